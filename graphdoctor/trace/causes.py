@@ -86,9 +86,8 @@ def with_previous(changes: Iterable[GuardChange], last: ComparedEntry | None) ->
     # Several values pass a relation, so that the last call's isn't known.
     shown = [change for change in (last.differing if last else ()) if change.kind != "relation"]
     known = {(change.kind, change.expression): change.old for change in reversed(shown)}
-    return tuple(
-        change.model_copy(update={"previous": known.get((change.kind, change.expression))}) for change in changes
-    )
+    previous = ((change, known.get((change.kind, change.expression))) for change in changes)
+    return tuple(change.model_copy(update={"previous": value}) for change, value in previous)
 
 
 def also_changed(nearest: ComparedEntry, last: ComparedEntry) -> tuple[GuardChange, ...]:
@@ -167,13 +166,8 @@ def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileC
     line = _entry(guard.line, place) or _entry(guard.place, place)
     changes = tuple(change.model_copy(update={"guard_location": line}) for change in changes_of(guard))
     last = ComparedEntry(guard.compile_id, changes, changes)
-    return RecompileCause(
-        nearest=guard.compile_id,
-        last_used=guard.compile_id,
-        entry_count=len(reasons),
-        changes=with_previous(changes, last),
-        is_exact=False,
-    )
+    known: dict[str, Any] = {"nearest": guard.compile_id, "last_used": guard.compile_id, "is_exact": False}
+    return RecompileCause(**known, entry_count=len(reasons), changes=with_previous(changes, last))
 
 
 def _entry(printed: PrintedEntry | None, place: PlaceReader) -> StackEntry | None:
@@ -326,12 +320,8 @@ def _object_change(leaf: str, source: str, guard: GuardText, then: _Value, now: 
     if leaf == "TYPE_MATCH":
         change = next(changes_of(guard))
         is_none = change.old == "None" or now.get("text") == "None"
-        return GuardChange(
-            kind="none" if is_none else "type",
-            expression=name,
-            old=then.get("text") if is_none and then else change.old,
-            new=_a_type(now),
-        )
+        old = then.get("text") if is_none and then else change.old
+        return GuardChange(kind="none" if is_none else "type", expression=name, old=old, new=_a_type(now))
     old, new = _described(then), _described(now)
     if old == new and old is not None:
         new = f"another {new}"
@@ -369,8 +359,7 @@ def _constant(source: str, guard: GuardText, now: _Value) -> GuardChange:
     old, new = change.old, _text(now)
     if change.kind == "none" and guard.expression.endswith(" is not None"):
         old, new = "something else", "None"
-    captured = _GUARD_NAMES.search(guard.hint or "")
-    name = expression(source)
+    captured, name = _GUARD_NAMES.search(guard.hint or ""), expression(source)
     if captured and (match := _CAPTURED.search(source)):
         name = f"{captured[1]} (captured by {expression(source[: match.start()])})"
     kind = value_kind(source, old, new)
@@ -389,13 +378,9 @@ def _relation(guard: GuardText, item: _Failed) -> GuardChange:
             return GuardChange(kind=kind, source=left, expression=expression(left), old=right, new=new)
         case Comparison(_, "is", right) if not sizes or _ARGUMENT.fullmatch(right):
             return next(changes_of(guard))
-    return GuardChange(
-        kind="relation",
-        source=next(iter(sizes), None),
-        expression=expression(code),
-        old=", ".join(f"{expression(name)} = {value}" for name, value in then.items()) or None,
-        new=", ".join(f"{expression(name)} = {value.get('text')}" for name, value in sizes.items()) or None,
-    )
+    old = ", ".join(f"{expression(name)} = {value}" for name, value in then.items()) or None
+    new = ", ".join(f"{expression(name)} = {value.get('text')}" for name, value in sizes.items()) or None
+    return GuardChange(kind="relation", source=next(iter(sizes), None), expression=expression(code), old=old, new=new)
 
 
 def _with_new(change: GuardChange, now: _Value) -> GuardChange:

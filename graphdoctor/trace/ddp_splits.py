@@ -6,6 +6,7 @@ the print doesn't say which do, so all count here.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,10 +17,7 @@ _SIGNATURE = re.compile(r"def forward\((.*?)\)(?:\s*->[^:\n]+)?:\n", re.DOTALL)
 _ARGUMENT = re.compile(r'(\w+)\s*:\s*"(\w+)\[([^\]]*)\]')
 _CALL = re.compile(r'^\s+\w+(?:\s*:\s*"[^"]*")?\s*=\s*[\w.]+[(\[]', re.MULTILINE)
 _PARAMETER = re.compile(r"_parameters_(?!.*_modules_)")
-_ITEM_BYTES = {
-    "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "b8": 1, "c64": 8,
-    "c128": 16,
-}  # fmt: skip
+_DTYPE = re.compile(r"(?:bf|[fiubc])(\d+)")
 
 
 @dataclass
@@ -56,18 +54,13 @@ def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
 
 def _arguments(code: str) -> list[tuple[str, int | None]]:
     signature = _SIGNATURE.search(code)
-    if signature is None:
-        return []
-    return [(match[1], _bytes(match[2], match[3])) for match in _ARGUMENT.finditer(signature[1])]
+    return [(name, _bytes(*size)) for name, *size in _ARGUMENT.findall(signature[1] if signature else "")]
 
 
 def _bytes(dtype: str, shape: str) -> int | None:
-    size = _ITEM_BYTES.get(dtype)
-    for part in filter(None, (part.strip() for part in shape.split(","))):
-        if size is None or not part.isdigit():
-            return None
-        size *= int(part)
-    return size
+    bits, sizes = _DTYPE.fullmatch(dtype), [part.strip() for part in shape.split(",") if part.strip()]
+    is_known = bits is not None and all(size.isdigit() for size in sizes)
+    return math.prod(map(int, sizes)) * int(bits[1]) // 8 if bits and is_known else None
 
 
 def _sum(sizes: Mapping[str, int | None]) -> int | None:

@@ -253,10 +253,8 @@ class Intake:
         compile_.is_metrics_unread = True
         found = compile_.metrics = read_metrics(metrics)
         compile_.is_metrics_unread = False
-        if found.attempt is not None:
-            compile_.attempts = found.attempt + 1
-        if record.attempt is not None:
-            compile_.attempts = max(compile_.attempts, record.attempt + 1)
+        attempts = [each + 1 for each in (found.attempt, record.attempt) if each is not None]
+        compile_.attempts = max(attempts, default=compile_.attempts)
         if found.co_name and found.co_filename and found.co_firstlineno is not None:
             self._name_frame(compile_, found.co_name, found.co_filename, found.co_firstlineno)
 
@@ -384,9 +382,9 @@ class Intake:
         """A stack entry with its file's owner."""
         key = (file, line, function, text, *columns.items())
         if key not in self._entries:
-            origin, package = self.origins.of(file)
+            columns |= dict(zip(("origin", "package"), self.origins.of(file), strict=True))
             known = {"file": file, "line": line, "function": function, "text": text or None}
-            self._entries[key] = read_fact(StackEntry, {**known, "origin": origin, "package": package, **columns})
+            self._entries[key] = read_fact(StackEntry, known | columns)
         return self._entries[key]
 
     def place(self, file: str, line: int, function: str) -> StackEntry | None:
@@ -395,19 +393,19 @@ class Intake:
         torch shortens paths against its own folder, which can cut off a path's first letters
         (``torch/utils/_traceback.py``, 2.13); the whole path is among the files of the log.
         """
-        if not Path(file).is_absolute():
-            whole = next((known for known in self._files if known.endswith(file)), None)
-            if whole is None:
-                return None
-            file = whole
+        whole = (
+            file if Path(file).is_absolute() else next((known for known in self._files if known.endswith(file)), None)
+        )
+        if whole is None:
+            return None
         if (resume := RESUME_NAME.match(function)) is not None:
             function = resume[1]
-        context = self.sources.get((file, line))
+        context = self.sources.get((whole, line))
         if context is None:
-            return self.entry(file, line, function, None)
+            return self.entry(whole, line, function, None)
         # A statement of several lines begins before this line.
         text = context.statement.splitlines()[0] if context.statement else None
-        return self.entry(file, line, function, text, qualname=context.qualname)
+        return self.entry(whole, line, function, text, qualname=context.qualname)
 
     def _recorded_entry(self, entry: dict[str, Any]) -> StackEntry:
         columns = {key: value for key, value in entry.items() if key in _COLUMNS}

@@ -87,7 +87,7 @@ class Marks(Collector):
         super().__init__()
         self._texts_of = texts_of
         self._seen: dict[str, _Seen] = {}
-        self._executed: list[str] | None = None
+        self._executed: tuple[str, ...] | None = None
 
     def after_reset(self) -> Marks:
         """See ``Collector``."""
@@ -97,8 +97,8 @@ class Marks(Collector):
         """See ``Collector``."""
         if record.kind == "graph_execution":
             # ``torch/_inductor/debug.py``, 2.13: once, at the end.
-            order = orjson.loads(record.payload or "{}")["graph_execution_order"]
-            self._executed = [str(entry["compile_id"]) for entry in order if entry["compile_id"] is not None]
+            ids = [entry["compile_id"] for entry in record.json()["graph_execution_order"]]
+            self._executed = tuple(str(compile_id) for compile_id in ids if compile_id is not None)
             return
         if record.compile_id is None:
             return
@@ -137,7 +137,7 @@ class Marks(Collector):
     def finish(self) -> LogSpan:
         """The marks of all compiles, in the order in which they began."""
         marks = (CompileMark(compile_id=compile_id, **seen.known) for compile_id, seen in self._seen.items())
-        return LogSpan(marks=tuple(marks), executed=None if self._executed is None else tuple(self._executed))
+        return LogSpan(marks=tuple(marks), executed=self._executed)
 
 
 def graph_digest(text: str) -> str:

@@ -125,19 +125,16 @@ def inductor_graph(found: Mapping[str, Any], compile_id: str | None, place: Plac
         return tuple(read_fact(kind, each, skips_unknown=True) for each in known)
 
     partition = found.get("partition")
+    if partition is not None:
+        known = {name: partition[name] for name in ("recomputed", "draws_random")}
+        partition = Partition(saved=facts(KeptTensor, partition["saved"]), **known)
     return InductorGraph(
         graph=found["graph"],
         phase=found["phase"],
         compile_id=compile_id,
         operations=facts(InductorOperation, found["operations"]),
         kernels=tuple(read_fact(InductorKernel, each, skips_unknown=True) for each in found["kernels"]),
-        partition=None
-        if partition is None
-        else Partition(
-            saved=facts(KeptTensor, partition["saved"]),
-            recomputed=partition["recomputed"],
-            draws_random=partition["draws_random"],
-        ),
+        partition=partition,
     )
 
 

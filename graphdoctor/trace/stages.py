@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Stage, StageGraph, StageNode
@@ -189,27 +189,20 @@ def _dynamo_graph(graph: Graph, index: int, frame: Frame | None, origins: Origin
     elif graph.code is not None:
         printed = parse_graph(graph.code, _named_by(origins))
         nodes, unread_lines = printed.nodes, printed.unread_lines
-    return StageGraph(
-        compile_id=None if graph.compile_id == "?" else graph.compile_id,
-        stage="dynamo",
-        graph_index=index,
-        nodes=nodes,
-        unread_lines=unread_lines,
-        code=graph.code,
-    )
+    compile_id = None if graph.compile_id == "?" else graph.compile_id
+    known: dict[str, Any] = {"compile_id": compile_id, "graph_index": index, "code": graph.code}
+    return StageGraph(stage="dynamo", nodes=nodes, unread_lines=unread_lines, **known)
 
 
 def _recorded_node(node: GraphNode, words: Callable[[str], str]) -> StageNode:
     arguments = ", ".join(filter(None, (node.args, node.kwargs)))
+    known: dict[str, Any] = {name: getattr(node, name) for name in ("name", "opcode", "value", "file", "line")}
+    target = short_target(node.target)
     return StageNode(
-        name=node.name,
-        opcode=node.opcode,
-        target="" if node.opcode == "output" else short_target(node.target),
+        **known,
+        target="" if node.opcode == "output" else target,
         inputs=node.inputs or (),
-        value=node.value,
-        text=f"{short_target(node.target)}({arguments})" if node.opcode.startswith("call_") else None,
-        file=node.file,
-        line=node.line,
+        text=f"{target}({arguments})" if node.opcode.startswith("call_") else None,
         module=None if node.module is None else words(node.module),
     )
 

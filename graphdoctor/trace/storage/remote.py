@@ -190,10 +190,8 @@ def _opened(url: str) -> tuple[Any, str]:
         ) from error
     if url.startswith(("zip://", "tar://")) and "::" not in url:
         kind = url[:3]
-        raise GraphDoctorError(
-            f"{url} doesn't say which archive.",
-            hint=f"Name it after two colons: {kind}://::{url[6:] or 'logs.' + kind}",
-        )
+        example = f"{kind}://::{url[6:] or 'logs.' + kind}"
+        raise GraphDoctorError(f"{url} doesn't say which archive.", hint=f"Name it after two colons: {example}")
     try:
         found: tuple[Any, str] = url_to_fs(url.whole if isinstance(url, Url) else url)
     except ImportError as error:
@@ -203,12 +201,11 @@ def _opened(url: str) -> tuple[Any, str]:
 
 def _missing_package(url: str, error: ImportError) -> GraphDoctorError:
     causes = [error, error.__cause__, error.__context__]
-    name = next((cause.name for cause in causes if isinstance(cause, ImportError) and cause.name), None)
-    scheme = url.partition(":")[0]
-    if name is None:
-        return GraphDoctorError(f"Reading {scheme}:// needs another package: {error}.")
-    package = name.partition(".")[0]
-    return GraphDoctorError(f"Reading {scheme}:// needs the package {package}.", hint=f"pip install {package}")
+    name = next((cause.name for cause in causes if isinstance(cause, ImportError) and cause.name), "")
+    needs, package = f"Reading {url.partition(':')[0]}:// needs", name.partition(".")[0]
+    if not package:
+        return GraphDoctorError(f"{needs} another package: {error}.")
+    return GraphDoctorError(f"{needs} the package {package}.", hint=f"pip install {package}")
 
 
 @contextmanager
