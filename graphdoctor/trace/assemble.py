@@ -255,7 +255,6 @@ class Assembler:
         )
 
     def _broken_expression(self, file: str, line: int) -> str | None:
-        """The call that broke the graph at a line; the resume function gets its result."""
         if self._broken is None:
             self._broken = {}
             for found in self._intake.breaks:
@@ -338,7 +337,6 @@ class Assembler:
 
 
 def _of_root(changes: Iterable[GuardChange], root: Root) -> Iterator[GuardChange]:
-    """Changes of values of torch's wrapper, in the program's own names and at a line of its own."""
     for change in changes:
         place = change.guard_location
         place = root.place if place is None or place.origin == "torch" else place

@@ -63,10 +63,6 @@ _RANGES = re.compile(r"^Range constraints: \{(.*)\}\s*$", re.MULTILINE)
 _RANGE = re.compile(r"(\w+): VR\[([^,\]]+), ([^,\]]+)\]")
 
 
-def _placed(place: StackEntry | None) -> dict[str, Any]:
-    return {} if place is None else {"file": place.file, "line": place.line, "text": place.text}
-
-
 def _answer(record: Record) -> Iterator[CacheAnswer]:
     cache, state = _ANSWERS[record.kind]
     try:
@@ -174,15 +170,14 @@ class Evidence:
         expression = str(said)[:_MAX_TEXT]
         key = (kind, record.compile_id, expression)
         before = self._shapes.get(key)
-        if before is None and len(self._shapes) >= _MAX_SHAPES:
-            self._hidden_shapes += 1
-            return
-        place = self._place(value)
         if before is not None:
             # A guard comes in two records under TORCH_DTRACE; one of them can lack the line.
-            known = {} if before.file is not None else _placed(place)
+            known = {} if before.file is not None else self._place(value)
             is_twin = record.kind in ("guard_added_fast", "propagate_real_tensors_provenance")
             self._shapes[key] = before.model_copy(update={**known, "count": before.count + (not is_twin)})
+            return
+        if len(self._shapes) >= _MAX_SHAPES:
+            self._hidden_shapes += 1
             return
         texts = {
             "source": value.get("source") or next(iter(value.get("sources") or ()), None),
@@ -191,19 +186,20 @@ class Evidence:
             "reason": value.get("reason"),
         }
         known = {name: str(item)[:_MAX_TEXT] for name, item in texts.items() if item is not None}
-        known |= {"kind": kind, "compile_id": record.compile_id, "expression": expression, **_placed(place)}
+        known |= {"kind": kind, "compile_id": record.compile_id, "expression": expression, **self._place(value)}
         self._shapes[key] = read_fact(ShapeEvent, known)
 
-    def _place(self, value: Mapping[str, Any]) -> StackEntry | None:
-        entries = self._entries(value.get("user_stack") or value.get("stack"))
-        known = (entry for entry in reversed(entries) if entry.file != "<unknown>")
-        return next((entry for entry in known if entry.origin in PROGRAM_ORIGINS), None)
+    def _place(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        entries = reversed(self._entries(value.get("user_stack") or value.get("stack")))
+        own = (each for each in entries if each.file != "<unknown>" and each.origin in PROGRAM_ORIGINS)
+        return next(({"file": each.file, "line": each.line, "text": each.text} for each in own), {})
 
     def _add_kernel(self, record: Record) -> None:
         op, reason = str(record.value["op"])[:_MAX_TEXT], record.value.get("reason")
+        reason = None if reason is None else str(reason)[:_MAX_TEXT]
         key = (record.kind, record.compile_id, op, reason)
         known: dict[str, Any] = {"op": op, "is_missing": _KERNELS[record.kind], "compile_id": record.compile_id}
-        before = self._kernels.get(key, FakeKernel(**known, reason=reason and str(reason)[:_MAX_TEXT], count=0))
+        before = self._kernels.get(key, FakeKernel(**known, reason=reason, count=0))
         self._kernels[key] = before.model_copy(update={"count": before.count + 1})
 
 

@@ -178,7 +178,6 @@ def is_rest_of_record(line: bytes) -> bool:
 
 
 def _joined(payload: list[bytes], expected: object) -> tuple[bytes, bool]:
-    """A payload's bytes, and whether they match torch's MD5 checksum in ``has_payload``."""
     raw = b"\n".join(payload)
     if not isinstance(expected, str) or len(expected) != _SUM_LENGTH:
         return raw, True

@@ -159,7 +159,6 @@ def _mismatch(report: str) -> tuple[str, ...]:
 
 
 def _tensors_of(payload: str) -> str:
-    """Inductor's estimates without the times, which are each machine's own."""
     value = orjson.loads(payload)
     for operation in value["ops"]:
         operation.pop("estimated_runtime_ns", None)

@@ -45,7 +45,6 @@ class _Begun:
 
     @property
     def duration_us(self) -> float | None:
-        """None if it never ended, or if the clock was set back while it ran."""
         return None if self.end_us is None or self.end_us < self.start_us else self.end_us - self.start_us
 
     @property

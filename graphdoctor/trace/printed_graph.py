@@ -126,12 +126,11 @@ class _Reader:
     def _read_head(self, lines: Sequence[str]) -> int:
         is_class = False
         for at, line in enumerate(lines):
-            if _SIGNATURE.match(line) and is_class:
+            if is_class and _SIGNATURE.match(line):
                 return self._read_signature(lines, at)
-            if not is_class and _CLASS.match(line):
-                is_class = True
-            elif line.strip() and not _WRAP.match(line):
-                self.unread_lines += 1
+            is_head = not is_class and _CLASS.match(line) is not None
+            is_class |= is_head
+            self.unread_lines += bool(line.strip()) and not is_head and not _WRAP.match(line)
         return len(lines)
 
     def _read_signature(self, lines: Sequence[str], at: int) -> int:

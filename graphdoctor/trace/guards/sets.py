@@ -240,8 +240,8 @@ class _Words:
             kind=meaning.kind,
             source=source,
             expression=_STATE if source is None else self._value(source),
-            expected=None if meaning.expected is None else _in_words(meaning.expected, self._resumes_at),
-            path=None if owner is None else self._path(owner[0]),
+            expected=meaning.expected and _in_words(meaning.expected, self._resumes_at),
+            path=owner and self._path(owner[0]),
             is_module_internal=source is not None and self._is_module_internal(source),
             depth=guard.depth,
             location=self._places.entry(text.line),
@@ -267,10 +267,8 @@ class _Words:
     def _is_module_internal(self, source: str) -> bool:
         """Whether a source is part of how ``nn.Module`` works, not an attribute of the user's."""
         owner = _VALUE.search(source)
-        if owner is None:
-            return False
-        is_module = owner[0] in self._modules or _MODULE_FOLDERS.search(source) is not None
-        return is_module and _INTERNAL_TAIL.match(source[owner.end() :]) is not None
+        is_module = owner is not None and (owner[0] in self._modules or _MODULE_FOLDERS.search(source) is not None)
+        return owner is not None and is_module and _INTERNAL_TAIL.match(source[owner.end() :]) is not None
 
 
 def value_words(source: str, resumes_at: int | None = None) -> str:

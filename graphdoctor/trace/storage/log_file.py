@@ -188,11 +188,11 @@ class LogFile:
 
     def part(self, start: int, count: int) -> bytes:
         """Some of the log's bytes: fewer than asked for where it ends, or can't be read further."""
-        found = bytearray()
+        found = b""
         with suppress(CutStreamError), self.open(start) as stream:
-            while len(found) < count and (read := stream.read(min(count - len(found), _PART_BYTES))):
+            while read := stream.read(min(count - len(found), _PART_BYTES)):
                 found += read
-        return bytes(found)
+        return found
 
 
 def local_log(path: Path, name: str | None = None) -> LogFile:
