@@ -1,7 +1,4 @@
-"""Two surveys side by side: how they differ, the answer, the numbers by variant, then pieces, the worst first.
-
-Comes in: a ``SurveyComparison``. Goes out: a view.
-"""
+"""Two surveys side by side: how they differ, the answer, the numbers by variant, then pieces, the worst first."""
 
 from __future__ import annotations
 

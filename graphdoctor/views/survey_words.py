@@ -1,7 +1,4 @@
-"""A survey in words: what every view says of its variants, families, causes, failures and rows.
-
-Comes in: a ``SurveyReport`` and its parts. Goes out: plain text, which may hold text from outside.
-"""
+"""A survey in words: what every view says of its variants, families, causes, failures and rows."""
 
 from __future__ import annotations
 
@@ -431,12 +428,7 @@ def cause_costs(cause: SurveyCause) -> str:
 
 @dataclass(frozen=True)
 class Failure:
-    """Rows that failed in the same place with the same error.
-
-    Args:
-        stage: What failed; None if unknown.
-        error: What they say, in one line, with a sign where they differ; None if they say nothing.
-    """
+    """Rows that failed in the same place with the same error, which has a sign where they differ."""
 
     status: SurveyStatus
     stage: SurveyStage | None
@@ -572,11 +564,7 @@ _COUNT = "{:,.0f}".format
 
 @dataclass(frozen=True)
 class RowField:
-    """Something that is known of a row.
-
-    Args:
-        heading: Of its column in the table of all rows; empty for none.
-    """
+    """Something that is known of a row; with a heading, the table of all rows has a column of it."""
 
     label: str
     text: Callable[[Any], str] = str

@@ -30,7 +30,6 @@ class Column:
     Args:
         path: Attributes of a row, or a cause, such as ``top.code``; the value is None where one of them is.
         field: The field of the model that it holds as it is; None if it is derived from others.
-        is_nullable: It can be null, which is unknown or not measured unless the description says otherwise.
     """
 
     name: str
@@ -112,12 +111,7 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|\t")
 
 
 def render_survey_csv(report: SurveyReport) -> str:
-    """All rows.
-
-    Returns:
-        CSV with a heading and a newline at the end. A text that could be a formula has a ``'`` before it; texts of a
-        list have ``; `` between them.
-    """
+    """CSV of all rows: a text that could be a formula has a ``'`` before it, texts of a list ``; `` between them."""
     columns = flat_columns()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -73,12 +73,9 @@ def compare_surveys(
     folder: str | None = None,
     fail_on: FailOn = "warning",
 ) -> SurveyComparison:
-    """Compare two surveys.
+    """Compare two surveys that have pieces in common.
 
     ``folder``: path from the root of the git repository to the working directory; None at the root and outside any.
-
-    Raises:
-        GraphDoctorError: They have no piece in common.
     """
     old, new = ({row.key: row for row in report.rows} for report in (before, after))
     pairs = [(old[key], row) for key, row in new.items() if key in old]

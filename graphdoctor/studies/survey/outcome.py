@@ -93,10 +93,7 @@ def outcome_of(diagnosis: Diagnosis) -> PieceOutcome:
 
 
 def ended_early(exit_: ProbeExit, *, stage: SurveyStage = "call") -> PieceOutcome:
-    """What a process says of its piece that ended before it was done.
-
-    ``stage``: what it was doing if it was past loading.
-    """
+    """What a process says of its piece that ended early, at this stage if it was past loading."""
     kind = exit_.phase_kind
     where: SurveyStage = "load" if kind in _LOADING else "eager" if kind == _EAGER else stage
     message, trace = exit_.message or "Its process ended early.", cut(exit_.traceback)

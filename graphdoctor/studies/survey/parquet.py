@@ -29,11 +29,7 @@ _WRITE_AGAIN = "Name the file that graphdoctor survey wrote."
 
 
 def write_parquet(report: SurveyReport) -> bytes:
-    """The file's bytes, compressed with Zstandard.
-
-    Raises:
-        GraphDoctorError: pyarrow isn't installed, or a column can't hold a value.
-    """
+    """The file's bytes, compressed with Zstandard."""
     pyarrow = _pyarrow("Writing")
     schema = _schema(pyarrow).with_metadata({KEY: orjson.dumps(report.model_copy(update={"rows": ()}))})
     columns = [
@@ -47,13 +43,7 @@ def write_parquet(report: SurveyReport) -> bytes:
 
 
 def read_parquet(content: bytes, name: str) -> dict[str, Any]:
-    """The survey's JSON document; nothing of it is checked yet.
-
-    ``content``: the file's bytes.
-
-    Raises:
-        GraphDoctorError: pyarrow isn't installed, the file is cut off or damaged, or graphdoctor didn't write it.
-    """
+    """The survey's JSON document; nothing of it is checked yet."""
     if len(content) < 3 * len(MAGIC) or not content.endswith(MAGIC):
         raise GraphDoctorError(
             f"{name} is cut off: a Parquet file ends with {MAGIC.decode()}.", hint="Copy or download it again."
@@ -78,11 +68,7 @@ def read_parquet(content: bytes, name: str) -> dict[str, Any]:
 
 
 def check_installed() -> None:
-    """Find out before a survey runs whether its table can be written.
-
-    Raises:
-        GraphDoctorError: pyarrow is missing.
-    """
+    """Find out before a survey runs whether its table can be written."""
     import importlib.util
 
     if importlib.util.find_spec("pyarrow") is None:

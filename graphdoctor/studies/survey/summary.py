@@ -29,11 +29,7 @@ _Found = tuple[SurveyRow, SurveyCause]
 
 
 def summarize(rows: Sequence[SurveyRow], variants: Iterable[str], *, seconds: float | None, made: int) -> SurveySummary:
-    """All rows added up.
-
-    ``variants``: names of the variants, in order.
-    ``seconds``: wall time of the run that made some of them; None if unknown.
-    """
+    """All rows added up; ``seconds`` is the wall time of the run that made some of them, None if unknown."""
     names = tuple(variants)
     causes, shared = shared_causes(rows), _timed_everywhere(rows, names)
     exports = shared_export_causes(rows)

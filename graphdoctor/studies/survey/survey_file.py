@@ -1,8 +1,4 @@
-"""``survey.toml``: a list of targets, the variants to compile them in, and what to measure.
-
-Comes in: a file. Goes out: a ``SurveyFile``, every value checked; what its patterns and libraries stand for is found
-out later.
-"""
+"""``survey.toml``: a list of targets, the variants to compile them in, and what to measure, every value checked."""
 
 from __future__ import annotations
 
@@ -51,10 +47,7 @@ class ListedVariant:
 
 @dataclass(frozen=True)
 class Nodes:
-    """What a Ray cluster's nodes need for the work.
-
-    ``working_dir``: a folder to send there; None where they share a file system.
-    """
+    """What a Ray cluster's nodes need; ``working_dir`` is sent there, None where they share a file system."""
 
     working_dir: str | None = None
     pip: tuple[str, ...] = ()
@@ -130,11 +123,7 @@ _VARIANT = {"name": TEXT, "python": TEXT, **_SHARED}
 
 
 def read_survey_file(path: Path) -> SurveyFile:
-    """Read a list.
-
-    Raises:
-        GraphDoctorError: It can't be read, a key is unknown, a value is wrong, or there is nothing in it.
-    """
+    """Read a list."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,17 +1,12 @@
-"""What the drawings of a page are made of: graphs, guards, calls and phases as plain lists, and how tall they will be.
-
-Of a run with more compiles, or longer graphs, than a page can hold, the picture names the compiles that were chosen.
-Counts and findings are always those of the whole run.
-"""
+"""What the drawings of a page are made of: graphs, guards, calls and phases as plain lists, and how tall they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.wording import counted
 from graphdoctor.views.guards import Part, parts_of
 
 if TYPE_CHECKING:
@@ -144,59 +139,6 @@ def _fate(compiles: Sequence[Compile]) -> str | None:
             return word
     is_again = any(found.is_recompile and found.outcome == "compiled" for found in compiles)
     return "recompiled" if is_again else None
-
-
-# What a page shows of a large run.
-
-
-_Row = TypeVar("_Row", "Compile", "Graph", "GuardSet")
-
-
-class Shown:
-    """Which compiles a page shows."""
-
-    def __init__(self, diagnosis: Diagnosis, picture: Picture) -> None:
-        self._compiles = {found.compile_id for found in diagnosis.recording.compiles}
-        self._with_graph = {graph.compile_id for graph in diagnosis.recording.graphs}
-        self._rows = None if picture.shown is None else frozenset(picture.shown)
-        self._detailed = None if picture.detailed is None else frozenset(picture.detailed)
-
-    def rows(self, rows: Iterable[_Row]) -> list[_Row]:
-        """The rows of compiles that have some."""
-        return [row for row in rows if self._has_row(row.compile_id)]
-
-    def has_details(self, compile_id: str) -> bool:
-        """Whether the graphs, code and guards of a compile are on the page."""
-        return self._has_row(compile_id) and (self._detailed is None or compile_id in self._detailed)
-
-    def phases(self, phases: Iterable[Phase]) -> list[Phase]:
-        """The phases that are drawn."""
-        return [phase for phase in phases if phase.compile_id is None or self._has_row(phase.compile_id)]
-
-    def _has_row(self, compile_id: str) -> bool:
-        return self._rows is None or compile_id in self._rows
-
-    @property
-    def rows_note(self) -> str | None:
-        """Which compiles have rows; None if all have."""
-        if self._rows is None:
-            return None
-        few = counted(len(self._rows), "compile")
-        return (
-            f"This page lists {few} of {len(self._compiles):,}: first those of the findings, then one of each function."
-        )
-
-    @property
-    def details_note(self) -> str | None:
-        """Which compiles have details; None if all have."""
-        whole = self._with_graph | self._compiles
-        kept = sum(self.has_details(compile_id) for compile_id in whole)
-        if kept == len(whole):
-            return None
-        return (
-            f"Graphs, code and guards of {counted(kept, 'compile')} of {len(whole):,} are on this page. "
-            "`graphdoctor report LOG --compile ID --html` shows those of another."
-        )
 
 
 # How tall drawings will be, so that a page keeps room for those that are drawn when they come into view.

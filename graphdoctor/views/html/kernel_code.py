@@ -1,7 +1,6 @@
-"""The code of kernels, found in what Inductor generated.
+"""The code of kernels, each source once.
 
-Comes in: kernels of a profile and ``GeneratedCode``. Goes out: for each kernel where its code is among all of it, each
-source once. A kernel that Inductor wrote is a text in the generated code; of a library's function, that code has calls.
+A kernel that Inductor wrote is a text in the generated code; of a library's function, that code has calls.
 """
 
 from __future__ import annotations
@@ -29,11 +28,7 @@ _MAX_CHARACTERS = 500_000
 
 @dataclass(frozen=True)
 class KernelCode:
-    """Code of a kernel, or calls of a library's function.
-
-    Args:
-        note: What was cut; empty if nothing was.
-    """
+    """Code of a kernel, or calls of a library's function, and what was cut."""
 
     name: str
     language: Language
@@ -44,11 +39,7 @@ class KernelCode:
 
 @dataclass(frozen=True)
 class Codes:
-    """The code of a profile's kernels.
-
-    Args:
-        of: For each kernel its numbers in ``found``.
-    """
+    """The code of a profile's kernels, and for each kernel its numbers in it."""
 
     found: tuple[KernelCode, ...]
     of: tuple[tuple[int, ...], ...]

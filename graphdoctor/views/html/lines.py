@@ -80,7 +80,6 @@ class Line:
     findings: dict[str, bool] = field(default_factory=dict)
     """By fingerprint, the worst first: whether it's a graph break."""
     related: dict[str, None] = field(default_factory=dict)
-    """Findings that name it as a related place."""
     recompiles: dict[str, None] = field(default_factory=dict)
     """Findings about recompiles caused by a value that torch guards on because of the line."""
     recompile_count: int = 0
@@ -125,12 +124,10 @@ class AnnotatedFile:
     file: str
     origin: Origin
     package: str | None
-    """Top-level package of a file that isn't the user's."""
     lines: tuple[Line, ...]
     """In order, without hidden ones; without the source, only lines that something is known about."""
     is_source_missing: bool
     hidden_ranges: tuple[tuple[int, int], ...] = ()
-    """First and last line of each hidden range."""
 
     @property
     def hidden_line_count(self) -> int:
@@ -144,15 +141,10 @@ class AnnotatedFile:
 
 
 def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[AnnotatedFile, ...]:
-    """Annotate every file with something of the diagnosis in it.
+    """Annotate every file with something of the diagnosis in it, those of the user first.
 
-    torch's and Python's own files are included only if a finding is in them. Of a package's file with more than 200
-    lines and a user's file with more than 5,000, only functions with something in them are shown, and the surroundings
-    of annotated lines outside functions.
-
-    Returns:
-        The user's files, then packages'; within each those with the most findings first, those that are only on call
-        paths last.
+    torch's and Python's own files are included only if a finding is in them. Of long files, only functions with
+    something in them are shown, and the surroundings of annotated lines outside functions.
     """
     texts = {relative(text.file, root): text for text in picture.files}
     sources = {file: source for file, text in texts.items() if text.text and (source := parsed(text.text)) is not None}
@@ -347,11 +339,7 @@ class _Marker:
                 line.guard_us = sum(measured)
 
     def mark_nodes(self) -> None:
-        """The lines of the nodes in Dynamo's graphs.
-
-        A file that only nodes name is left out: its owner is unknown, and in our own recordings it is torch's or
-        Python's.
-        """
+        """The lines of the nodes in Dynamo's graphs; files that only nodes name aren't the program's."""
         skipped = {
             compile_.compile_id for compile_ in self._diagnosis.recording.compiles if compile_.outcome == "skipped"
         }

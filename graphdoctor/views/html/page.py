@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphdoctor.facts.diagnosis import Diagnosis, Location
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import relative
+from graphdoctor.facts.wording import counted
 from graphdoctor.views import words
 from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html import data
-from graphdoctor.views.html.data import Shown, compile_shares, phase_rows, phases_height
+from graphdoctor.views.html.data import compile_shares, phase_rows, phases_height
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.lines import AnnotatedFile, annotate
@@ -22,8 +23,11 @@ from graphdoctor.views.parts import Block, Blocks, Drawing, Note, Section
 from graphdoctor.views.report import report_view
 
 if TYPE_CHECKING:
+    from graphdoctor.facts.guards import GuardSet
     from graphdoctor.facts.picture import Picture
     from graphdoctor.facts.recording import Compile, Graph
+
+_Row = TypeVar("_Row", "Compile", "Graph", "GuardSet")
 
 _HUES = 8
 _MOST_CALLS = 1_000
@@ -50,15 +54,38 @@ class Page:
         self.links = {(file.file, line.number): f"f{n}-L{line.number}" for n, file in numbers for line in file.lines}
         """The anchor of each line that is shown, by file and number."""
         self._hues: dict[str, int] = {}
-        self._shown = Shown(diagnosis, picture)
-        self._graphs = self._shown.rows(diagnosis.recording.graphs)
+        # Of a large log, the picture names the compiles that were chosen.
+        self._listed = None if picture.shown is None else frozenset(picture.shown)
+        self._detailed = None if picture.detailed is None else frozenset(picture.detailed)
+        self._graphs = self._rows(diagnosis.recording.graphs)
+        compiles = {one.compile_id for one in diagnosis.recording.compiles}
+        self._rows_note = self._details_note = ""
+        if self._listed is not None:
+            few = f"{counted(len(self._listed), 'compile')} of {len(compiles):,}"
+            self._rows_note = f"This page lists {few}: first those of the findings, then one of each function."
+        compiles |= {one.compile_id for one in diagnosis.recording.graphs}
+        if (kept := sum(map(self._has_details, compiles))) < len(compiles):
+            self._details_note = (
+                f"Graphs, code and guards of {counted(kept, 'compile')} of {len(compiles):,} are on this page. "
+                "`graphdoctor report LOG --compile ID --html` shows those of another."
+            )
+
+    def _has_row(self, compile_id: str) -> bool:
+        return self._listed is None or compile_id in self._listed
+
+    def _has_details(self, compile_id: str) -> bool:
+        """Whether the graphs, code and guards of a compile are on the page."""
+        return self._has_row(compile_id) and (self._detailed is None or compile_id in self._detailed)
+
+    def _rows(self, rows: Iterable[_Row]) -> list[_Row]:
+        """The rows of compiles that have some."""
+        return [row for row in rows if self._has_row(row.compile_id)]
 
     def banner(self) -> Iterator[Block]:
         """What the page leaves out of a large log."""
-        shown = self._shown
-        if shown.rows_note or shown.details_note:
-            of_whole = "Counts and findings are of the whole run." if shown.rows_note else None
-            yield Note(" ".join(filter(None, (shown.rows_note, shown.details_note, of_whole))), "warning")
+        of_whole = "Counts and findings are of the whole run." if self._rows_note else ""
+        if notes := " ".join(filter(None, (self._rows_note, self._details_note, of_whole))):
+            yield Note(notes, "warning")
 
     def coverage(self) -> Iterator[Block]:
         """A bar of what was compiled."""
@@ -70,7 +97,7 @@ class Page:
 
     def sections(self, what_if: Blocks) -> Iterator[Section]:
         """The sections after the findings; ``what_if`` is said of recompiles."""
-        diagnosis, picture, shown = self._diagnosis, self._picture, self._shown
+        diagnosis, picture = self._diagnosis, self._picture
         files = [self._file(number, file) for number, file in enumerate(self._files)]
         source = self._drawing(
             "source",
@@ -83,29 +110,29 @@ class Page:
         yield self._calls()
         yield Section("Recompiles", (self._recompiles(), *what_if), count=diagnosis.summary.recompiles)
         sets = diagnosis.recording.guards.sets if diagnosis.recording.guards is not None else ()
-        detailed = [found for found in sets if shown.has_details(found.compile_id)]
+        detailed = [found for found in sets if self._has_details(found.compile_id)]
         guards = self._drawing(
             "guards",
             {"guards": data.guards_data(detailed, self._place)},
             guards=diagnosis.recording.guards,
-            guard_sets=shown.rows(sets),
+            guard_sets=self._rows(sets),
             guard_lines=len(parts_of(detailed[0])) if detailed else 0,
         )
         yield Section("Guards", (guards,))
-        graphs_data = data.graphs_data(diagnosis, self._graphs, picture, self._place, shown.has_details)
+        graphs_data = data.graphs_data(diagnosis, self._graphs, picture, self._place, self._has_details)
         findings = {finding.fingerprint for finding in diagnosis.findings}
         rows = list(_graph_rows(self._graphs))
         ends = {report.index: report for report in diagnosis.graphs}
         graphs = self._drawing("graphs", {"graphs": graphs_data}, graph_rows=rows, findings=findings, ends=ends)
         yield Section("Graphs", (graphs,), count=len(diagnosis.graphs))
-        phases = shown.phases(picture.phases)
+        phases = [one for one in picture.phases if one.compile_id is None or self._has_row(one.compile_id)]
         time = self._drawing(
             "time",
             {"phases": phases},
             summary=diagnosis.summary,
             phase_rows=phase_rows(picture.phases),
             height=phases_height(phases),
-            compiles=shown.rows(diagnosis.recording.compiles),
+            compiles=self._rows(diagnosis.recording.compiles),
         )
         yield Section("Compile time", (time,), "Time")
 
@@ -118,9 +145,9 @@ class Page:
         shared: dict[str, object] = {
             "anchor": self._anchor,
             "hue": self._hue,
-            "has_details": self._shown.has_details,
-            "rows_note": self._shown.rows_note,
-            "details_note": self._shown.details_note,
+            "has_details": self._has_details,
+            "rows_note": self._rows_note,
+            "details_note": self._details_note,
         }
         scripts = {
             "calls": ("timeline.js",),
@@ -177,7 +204,7 @@ class Page:
     def _recompiles(self) -> Drawing:
         """Functions that were compiled more than once or hit their limit, with their cache entries in order."""
         compiles: dict[int, list[Compile]] = {}
-        for found in self._shown.rows(self._diagnosis.recording.compiles):
+        for found in self._rows(self._diagnosis.recording.compiles):
             compiles.setdefault(found.frame_id, []).append(found)
         frames = [
             (frame, len(report.compile_ids), compiles[frame.frame_id])

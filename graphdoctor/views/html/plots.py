@@ -20,13 +20,7 @@ STYLES = ("bench.css",)
 
 @dataclass(frozen=True)
 class Axis:
-    """From numbers to places.
-
-    Args:
-        high: The number at its end, above ``low``.
-        text: How a number is written.
-        named: The numbers that are written; empty for round ones.
-    """
+    """From numbers to places; ``named`` numbers are written, or round ones."""
 
     low: float
     high: float
@@ -87,12 +81,7 @@ def axis_of(
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a drawing.
-
-    Args:
-        label: What stands at its end; empty for nothing.
-        intervals: A number of the first axis, and both ends of the interval that is drawn there.
-    """
+    """A line with a label at its end; an interval has its number of the first axis and both ends."""
 
     points: tuple[tuple[float, float], ...]
     style: str
@@ -104,13 +93,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Plot:
-    """Lines over an axis.
+    """Lines over an axis, points with a class each, and a line across at a number of the second.
 
-    Args:
-        dots: Points with a class each.
-        pieces: Points with a class each and the number of their row, which a script names.
-        marks: Points with a class and a label each.
-        level: A number of the second axis at which a line goes across.
+    A script names the row of a piece, by its number; marks have a label.
     """
 
     x: Axis

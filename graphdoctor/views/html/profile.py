@@ -30,11 +30,7 @@ _MAX_PLACES = 3
 
 
 class ProfileDrawings:
-    """What only the page of a profile shows.
-
-    Args:
-        picture: Source files and generated code; None if there is none.
-    """
+    """What only the page of a profile shows."""
 
     def __init__(self, report: ProfileReport, picture: Picture | None, files: words.Files) -> None:
         self._report = report
@@ -152,12 +148,7 @@ def _drawing(template: str, facts: dict[str, object], elsewhere: Blocks = ()) ->
 
 @dataclass(frozen=True)
 class Node:
-    """A part of the call's time.
-
-    Args:
-        us: Microseconds.
-        href: The line in the page; None if it isn't there.
-    """
+    """A part of the call's time, which leads to a line if the page has it."""
 
     label: str
     kind: Literal["call", "module", "line", "small", "rest"]
@@ -169,11 +160,7 @@ class Node:
 def flame(
     parts: Iterable[TimePart], *, label: str, place: Place, rest: Sequence[tuple[str, float]] = ()
 ) -> Node | None:
-    """The whole as a tree of modules, with lines at its ends; None if there is nothing.
-
-    ``place`` turns a line into its text and its anchor; ``rest`` is what no line has, each with its name and
-    microseconds.
-    """
+    """The whole as a tree of modules, with lines at its ends and what no line has; None if there is nothing."""
     named = [([name for name in (part.module or "").split(".") if name], part) for part in parts]
     whole = sum(part.us for _, part in named) + sum(us for _, us in rest)
     if whole <= 0:

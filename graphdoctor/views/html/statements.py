@@ -42,11 +42,7 @@ def parsed(text: str) -> SourceFile | None:
 
 
 class SourceFile:
-    """One parsed text.
-
-    Raises:
-        SyntaxError: This Python can't parse it.
-    """
+    """One parsed text; a ``SyntaxError`` if this Python can't parse it."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")

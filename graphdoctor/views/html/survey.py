@@ -48,10 +48,7 @@ _FAR_APART = 4.0
 
 
 def rows_drawing(report: SurveyReport, pages: str | None) -> Drawing:
-    """The table of all rows, which sorts, filters, and opens each row.
-
-    ``pages``: the folder under which pages of pieces are, relative to this page; None for no links.
-    """
+    """The table of all rows, which sorts, filters, and opens each row; ``pages`` is as in ``RenderOptions``."""
     rows = report.rows[:MAX_ROWS]
     ids = row_ids(rows)
     addresses = [page_address(row.report, pages) for row in rows]
@@ -197,12 +194,7 @@ def _facts(row: SurveyRow) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Mark:
-    """A variant in a drawing.
-
-    Args:
-        mean: Geometric mean of its speed-ups, over the targets that are timed under every variant; None if unknown.
-        compile_cold_s: Median over the same targets; None if unknown.
-    """
+    """A variant, with the mean of speed-ups and the median compile time over targets timed under every variant."""
 
     label: str
     style: str

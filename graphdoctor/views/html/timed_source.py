@@ -53,12 +53,7 @@ class Run:
 
 @dataclass(frozen=True)
 class TimedFile:
-    """One file.
-
-    Args:
-        package: The package that it belongs to; None for the program's own.
-        hidden: Lines after the last run.
-    """
+    """One file; ``hidden`` lines follow the last run. Package is None for the program's own."""
 
     number: int
     file: str
