@@ -14,6 +14,7 @@ from graphdoctor.fixes.run_changes import RecompileFixes
 from graphdoctor.fixes.what_if import _answer, _result
 from graphdoctor.trials.program import RunChange
 from tests.conftest import RunCli, clean_environment, run_script
+from tests.each import for_each
 from tests.factories import compiled, recording
 
 BINDING = """\
@@ -50,59 +51,58 @@ def trial(name: str | None, compiles: int | None, *, limit: int = 0, outputs: st
     return (), result
 
 
-def test_the_remedy_that_saves_most_alone_names_what_binds() -> None:
-    answer = _answer([trial(None, 8, limit=1), trial("size", 8, limit=1), trial("attribute", 2)], RecompileFixes(), 0)
-    assert answer.binding == ("of attribute",)
-    assert answer.conclusion == (
-        "Fixing `of attribute` alone is enough: 8 compiles → 2, no longer over the recompile limit. "
-        "Fixing `of size` alone: 8 compiles → 8, still over the recompile limit."
-    )
-    assert [result.remedies[0].name if result.remedies else "" for result in answer.results] == [
-        "attribute",
-        "",
-        "size",
-    ]
+def joined(one: Any, other: Any) -> Any:
+    remedies = (*one[1].remedies, *other[1].remedies)
+    return (), one[1].model_copy(update={"remedies": remedies})
 
 
-def test_two_remedies_that_save_as_much_leave_it_open() -> None:
-    answer = _answer([trial(None, 8), trial("a", 3), trial("b", 3)], RecompileFixes(), 0)
-    assert answer.binding == ()
-    assert answer.conclusion == (
-        "No single cause stands out. Fixing one alone: `of a`: 8 compiles → 3; `of b`: 8 compiles → 3."
-    )
-
-
-def test_a_remedy_that_others_add_to_is_not_enough() -> None:
-    both = trial("a", 1)[1]
-    both = both.model_copy(update={"remedies": (*both.remedies, *trial("b", 1)[1].remedies)})
-    answer = _answer(
-        [trial(None, 8), trial("a", 3), trial("b", 5), ((), both)],
-        RecompileFixes(),
-        0,
-    )
-    assert answer.binding == ("of a",)
-    assert answer.conclusion == ("Fixing `of a` alone helps most: 8 compiles → 3. Fixing `of b` alone: 8 compiles → 5.")
-
-
-def test_warming_up_saves_nothing_and_comes_after_what_does() -> None:
+def warmed_up() -> Any:
     _, result = trial("warm-up", 0)
     result = result.model_copy(update={"remedies": (result.remedies[0].model_copy(update={"addresses": ()}),)})
-    warmed_up = (Candidate("Warm up", "call", is_safe=True, change=RunChange(warm_up=True)),)
-    answer = _answer([trial(None, 8), (warmed_up, result), trial("a", 2)], RecompileFixes(), 0)
-    assert answer.results[0].remedies[0].name == "a"
-    assert answer.conclusion == "Fixing `of a` alone is enough: 8 compiles → 2."
+    return (Candidate("Warm up", "call", is_safe=True, change=RunChange(warm_up=True)),), result
 
 
-def test_a_remedy_that_changes_results_is_never_the_answer() -> None:
-    answer = _answer([trial(None, 8), trial("a", 1, outputs="different"), trial("b", 5)], RecompileFixes(), 0)
-    assert answer.binding == ("of b",)
-    assert answer.results[-1].outputs == "different"
-
-
-def test_a_replay_that_failed_comes_last_and_is_no_zero() -> None:
-    answer = _answer([trial(None, 8), trial("a", None)], RecompileFixes(), 0)
-    assert answer.results[-1].compiles is None
-    assert answer.conclusion == "No remedy for a single cause saves a compile."
+@for_each(
+    "trials, order, conclusion",
+    [
+        (
+            [trial(None, 8, limit=1), trial("size", 8, limit=1), trial("attribute", 2)],
+            "attribute, , size",
+            "Fixing `of attribute` alone is enough: 8 compiles → 2, no longer over the recompile limit. "
+            "Fixing `of size` alone: 8 compiles → 8, still over the recompile limit.",
+        ),
+        (
+            [trial(None, 8), trial("a", 3), trial("b", 3)],
+            "a, b, ",
+            "No single cause stands out. Fixing one alone: `of a`: 8 compiles → 3; `of b`: 8 compiles → 3.",
+        ),
+        # One that others add to is not enough.
+        (
+            [trial(None, 8), trial("a", 3), trial("b", 5), joined(trial("a", 1), trial("b", 1))],
+            "a, a, b, ",
+            "Fixing `of a` alone helps most: 8 compiles → 3. Fixing `of b` alone: 8 compiles → 5.",
+        ),
+        # Warming up saves nothing, and comes after what does.
+        (
+            [trial(None, 8), warmed_up(), trial("a", 2)],
+            "a, , warm-up",
+            "Fixing `of a` alone is enough: 8 compiles → 2.",
+        ),
+        # One that changes results is never the answer, and a replay that failed comes last and is no zero.
+        (
+            [trial(None, 8), trial("a", 1, outputs="different"), trial("b", 5), trial("c", None)],
+            "b, , a, c",
+            "Fixing `of b` alone is enough: 8 compiles → 5. Fixing `of a` alone: 8 compiles → 1.",
+        ),
+        ([trial(None, 8), trial("a", None)], ", a", "No remedy for a single cause saves a compile."),
+    ],
+)
+def test_the_remedy_that_saves_most_alone_names_what_binds(trials: list[Any], order: str, conclusion: str) -> None:
+    answer = _answer(trials, RecompileFixes(), 0)
+    names = [result.remedies[0].name if result.remedies else "" for result in answer.results]
+    assert (", ".join(names), answer.conclusion) == (order, conclusion)
+    best = conclusion.split("`")[1] if conclusion.startswith("Fixing") else None
+    assert answer.binding == (() if best is None else (best,))
 
 
 def test_compile_times_that_torch_did_not_tell_are_not_0() -> None:

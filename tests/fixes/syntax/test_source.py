@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import zipfile
 from pathlib import Path
 
 import libcst as cst
@@ -143,36 +142,35 @@ class TestParents:
         assert source.class_of(around) is None
 
 
-class TestImports:
-    @for_each(
-        "text",
-        [
-            "import torch\n",
-            "import torch.nn\n",
-            "import os, torch\n",
-            "x = 1; import torch\n",
-            "import torch as t, torch\n",
-        ],
-    )
-    def test_a_module_imported_under_its_name_is_there(self, text: str) -> None:
-        assert source_of(text).imports("torch")
+@for_each(
+    "text, is_there",
+    [
+        *(
+            (f"{line}\n", True)
+            for line in ("import torch", "import torch.nn", "import os, torch", "x = 1; import torch")
+        ),
+        ("import torch as t, torch\n", True),
+        *((f"{line}\n", False) for line in ("import torch as t", "from torch import nn", "import torchvision", "")),
+        *((f"{line}\n", False) for line in ("import os.torch", "if TYPE_CHECKING: import torch", "# import torch")),
+        ("def f():\n    import torch\n", False),
+        ("try:\n    import torch\nexcept ImportError:\n    pass\n", False),
+    ],
+)
+def test_a_module_is_there_for_every_line_only_if_it_is_imported_under_its_name(text: str, is_there: bool) -> None:
+    assert source_of(text).imports("torch") is is_there
 
-    @for_each(
-        "text",
-        [
-            "import torch as t\n",
-            "from torch import nn\n",
-            "import torchvision\n",
-            "import os.torch\n",
-            "def f():\n    import torch\n",
-            "try:\n    import torch\nexcept ImportError:\n    pass\n",
-            "if TYPE_CHECKING: import torch\n",
-            "# import torch\n",
-            "",
-        ],
-    )
-    def test_any_other_import_does_not_put_it_there_for_every_line(self, text: str) -> None:
-        assert not source_of(text).imports("torch")
+
+@for_each(
+    "before, imports, after",
+    [
+        ("import torch\n", ("torch",), "import torch\n"),
+        ("", ("torch",), "import torch"),
+        ("import os", ("torch",), "import os\nimport torch"),
+        ("import os\n", ("torch", "os", "copy"), "import os\nimport torch\nimport copy\n"),
+    ],
+)
+def test_imports_that_are_not_there_are_added(before: str, imports: tuple[str, ...], after: str) -> None:
+    assert source_of(before).replaced(imports=imports).decode() == after
 
 
 class TestReplaced:
@@ -203,23 +201,12 @@ class TestReplaced:
         assert source.replaced(imports=("torch",)).decode() == after
         assert source.edited(source.tree) == before.encode()
 
-    def test_an_import_that_is_there_is_not_added(self) -> None:
-        assert source_of("import torch\n").replaced(imports=("torch",)) == b"import torch\n"
-
-    @for_each("before, after", [("", "import torch"), ("import os", "import os\nimport torch")])
-    def test_a_file_without_a_last_newline_has_none_afterwards(self, before: str, after: str) -> None:
-        assert source_of(before).replaced(imports=("torch",)).decode() == after
-
     def test_an_import_is_added_above_what_names_it(self) -> None:
         source = source_of("import os\nx = 1\nimport late\n")
         old = source.statement_at(2)
         assert old is not None
         new = cst.parse_statement("x = torch.e\n")
         assert source.replaced((old, new), imports=("torch",)) == b"import os\nimport torch\nx = torch.e\nimport late\n"
-
-    def test_several_imports_are_added_and_those_that_are_there_are_not(self) -> None:
-        source = source_of("import os\n")
-        assert source.replaced(imports=("torch", "os", "copy")) == b"import os\nimport torch\nimport copy\n"
 
     def test_a_change_keeps_the_encoding_the_mark_and_the_newlines(self) -> None:
         latin = "# coding: latin-1\r\na = 'é'  # ü\r\n".encode("latin-1")
@@ -253,17 +240,15 @@ class TestUnreadable:
         (tmp_path / name).write_bytes(b"x = 1\n")
         assert self.reason(tmp_path / name) == f"{name} isn't a .py file"
 
-    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
-        assert self.reason(tmp_path / "a.py") == f"{tmp_path / 'a.py'} can't be read: No such file or directory"
-
-    def test_a_file_in_an_archive(self, tmp_path: Path) -> None:
-        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-            archive.writestr("a.py", "x = 1\n")
-        assert self.reason(tmp_path / "a.zip" / "a.py").endswith("can't be read: Not a directory")
-
-    def test_a_folder(self, tmp_path: Path) -> None:
-        (tmp_path / "a.py").mkdir()
-        assert self.reason(tmp_path / "a.py").endswith("a.py can't be read: Is a directory")
+    def test_what_is_no_file(self, tmp_path: Path) -> None:
+        (tmp_path / "a.zip").write_bytes(b"PK")
+        (tmp_path / "b.py").mkdir()
+        for name, words in (
+            ("a.py", "No such file or directory"),
+            ("a.zip/a.py", "Not a directory"),
+            ("b.py", "Is a directory"),
+        ):
+            assert self.reason(tmp_path / name) == f"{tmp_path / name} can't be read: {words}"
 
     @pytest.mark.parametrize(
         ("content", "reason"),

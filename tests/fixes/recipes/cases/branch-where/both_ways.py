@@ -11,7 +11,3 @@ def forward(x):
         # Otherwise the other way.
         z = y.tanh()
     return z.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

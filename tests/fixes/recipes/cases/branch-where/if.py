@@ -9,7 +9,3 @@ def forward(x):
     if y.sum() > 0:
         y = y * 0.5  # by half
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

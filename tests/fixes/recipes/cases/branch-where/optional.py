@@ -10,7 +10,3 @@ def forward(x):
     if mask is not None and mask.any():
         y = y.masked_fill(mask, -1.0)  # there
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

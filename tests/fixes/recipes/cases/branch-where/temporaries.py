@@ -13,7 +13,3 @@ def forward(x):
         square = y.square()
         y = square.cos()
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

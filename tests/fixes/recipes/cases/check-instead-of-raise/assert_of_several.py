@@ -7,7 +7,3 @@ def forward(x):
     y = x.exp()
     assert not y.isnan().any() and 0 <= y.max() < 1e6, "out of range"
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -8,7 +8,3 @@ def forward(x):
     is_bad = y.sum() > 1e6
     if is_bad: raise RuntimeError
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

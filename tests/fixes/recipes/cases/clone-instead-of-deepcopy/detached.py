@@ -9,7 +9,3 @@ def forward(x):
     y = x.sin()
     kept = copy.deepcopy(y.detach())  # before it changes
     return y.cos() + kept
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

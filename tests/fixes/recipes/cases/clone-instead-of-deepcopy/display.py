@@ -9,7 +9,3 @@ def forward(x):
     y = x.sin()
     pair = copy.deepcopy([y.detach(), 2])
     return y * pair[0] * pair[1]
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

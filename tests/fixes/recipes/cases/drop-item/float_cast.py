@@ -7,7 +7,3 @@ def forward(x):
     y = x.sin()
     shift = float(y.mean())
     return y - shift
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

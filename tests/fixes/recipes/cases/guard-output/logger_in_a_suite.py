@@ -11,7 +11,3 @@ def forward(x, flag=True):
     for _ in range(2):
         if flag:    log.debug("step %s", flag)
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

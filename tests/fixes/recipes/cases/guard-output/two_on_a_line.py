@@ -8,7 +8,3 @@ def forward(x):
     # Two of them.
     y = y * 2.0;  print("a"); print("b", y.shape); y = y.cos()  # both
     return y
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

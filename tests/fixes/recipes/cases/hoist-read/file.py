@@ -10,7 +10,3 @@ def forward(x):
     if os.path.exists("/nowhere/at/all"):
         y = -y
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -8,7 +8,3 @@ import torch
 def forward(x):
     y = x.sin()
     return y * (random.random() + 0.5)  # between 0.5 and 1.5
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -9,7 +9,3 @@ def forward(x):
     y = x.sin()
     now = datetime.now()
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

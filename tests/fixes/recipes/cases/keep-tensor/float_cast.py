@@ -8,7 +8,3 @@ def forward(x):
 
     y = y * 2 + float(y.mean()) * 0.5
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -7,7 +7,3 @@ def forward(x):
     y = x.sin()
     y[y > 0] *= 2  # leaky the other way round
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -8,7 +8,3 @@ def forward(x):
     if y.dim() == 2 and not y.is_inference():
         y = y * 2
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

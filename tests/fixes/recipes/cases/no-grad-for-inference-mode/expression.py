@@ -7,7 +7,3 @@ def forward(x):
     y = x.sin()
     z = y.clone() if y.is_inference() else y
     return z.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

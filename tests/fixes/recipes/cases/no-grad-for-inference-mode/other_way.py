@@ -12,7 +12,3 @@ def forward(x):
     else:
         y = y.clone()
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)
