@@ -18,11 +18,7 @@ _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 @dataclass
 class Action:
-    """One thing to do, and the findings it is for.
-
-    Args:
-        fix: The suggestion; None if none is known.
-    """
+    """One thing to do, and the findings it is for; ``fix`` is None if none is known."""
 
     fix: Fix | None
     findings: list[Finding] = field(default_factory=list)

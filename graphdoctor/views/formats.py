@@ -52,9 +52,8 @@ _FILE_WIDTH = 120
 class RenderOptions:
     """How a result is rendered.
 
-    Args:
-        pages: The folder, relative to the document, under which the pages of a survey's pieces are; None for no links.
-        console: Where text is written, as wide and in the colors that it takes; None for a text of 120 columns.
+    ``pages`` is the folder, relative to the document, of the pages of a survey's pieces; None for no links. Text is
+    written to ``console``, or is of 120 columns.
     """
 
     root: Path
@@ -69,12 +68,8 @@ class RenderOptions:
 class Format(Generic[C]):
     """A format.
 
-    Args:
-        render: Makes the document. Of text that goes to a console which is no buffer, nothing is left to return.
-        endings: File endings, lowercase with a dot, that choose this format; empty if only its name does.
-        is_binary: A terminal can't show it.
-        needs_guards: The recording must be read with its guards.
-        is_page: Of a large log, it shows the details of some compiles.
+    File ``endings``, lowercase with a dot, choose it; without any, only its name does. ``render`` returns an empty text
+    if it has written to a console. If it ``is_page``, it shows the details of some compiles of a large log.
     """
 
     name: str
@@ -109,11 +104,7 @@ class Document(Generic[C]):
         return tuple(ending for each in self.formats for ending in each.endings)
 
     def named(self, name: str) -> Format[C]:
-        """The format with this name.
-
-        Raises:
-            GraphDoctorError: The document has no such format.
-        """
+        """The format with this name; GraphDoctorError if there is none."""
         for each in self.formats:
             if each.name == name:
                 return each
@@ -121,11 +112,7 @@ class Document(Generic[C]):
         raise GraphDoctorError(f"{self.label.capitalize()} can't be written as {name!r}.", hint=hint)
 
     def of_path(self, path: Path) -> Format[C]:
-        """The format that a file's ending chooses.
-
-        Raises:
-            GraphDoctorError: None of the document's formats has this ending.
-        """
+        """The format that a file's ending chooses; GraphDoctorError if there is none."""
         for each in self.formats:
             if path.suffix.lower() in each.endings:
                 return each

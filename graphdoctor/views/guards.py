@@ -291,11 +291,7 @@ def _because(node: GuardNode) -> Cell:
 
 @dataclass
 class Part:
-    """An argument, a module or a group of these.
-
-    Args:
-        costs_us: What each folded part costs with everything inside, None if not measured.
-    """
+    """An argument, a module or a group of these, each with its cost with everything inside; None if not measured."""
 
     path: str
     label: str

@@ -19,12 +19,7 @@ EMPTY = Cell("")
 
 @dataclass(frozen=True)
 class TimePart:
-    """A part of the time of a call.
-
-    Args:
-        us: Microseconds.
-        share: Of the call, from 0 to 1.
-    """
+    """A part of the time of a call, in microseconds and as a share from 0 to 1."""
 
     name: str
     kind: str

@@ -39,11 +39,7 @@ Show = Literal["always", "long", "short"]
 
 @dataclass(frozen=True)
 class Span:
-    """Text that is shown letter by letter.
-
-    Args:
-        link: An anchor in the page, after ``#``, or an address.
-    """
+    """Text that is shown letter by letter; ``link`` is an anchor in the page, after ``#``, or an address."""
 
     text: str
     mark: Mark | None = None
@@ -101,12 +97,7 @@ class Note(Part):
 
 @dataclass(frozen=True)
 class Figure:
-    """A key figure.
-
-    Args:
-        value: The number with its unit, or ``unknown``.
-        link: The anchor of the section with the details.
-    """
+    """A key figure: a number with its unit, or ``unknown``; ``link`` is the anchor of the section with its details."""
 
     label: str
     value: str
@@ -126,8 +117,7 @@ class Figures(Part):
 class Column:
     """A column of a table.
 
-    Args:
-        rank: Where a terminal is too narrow for all columns, those of the highest rank are hidden first; 0 for never.
+    Where a terminal is too narrow for all, those of the highest ``rank`` are hidden first; 0 for never.
     """
 
     heading: Inline
@@ -143,11 +133,7 @@ def columns(*headings: str) -> tuple[Column, ...]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
-
-    Args:
-        value: What rows are sorted by; None for the text.
-    """
+    """A cell of a table; ``value`` is what rows are sorted by, None for the text."""
 
     text: Inline
     detail: Inline = ""
@@ -157,11 +143,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table(Part):
-    """Rows of cells; the first cell names the row. A column in which no row has anything is left out.
+    """Rows of cells; the first names the row, which is a ``noun``. A column in which no row has anything is left out.
 
-    Args:
-        noun: What a row is, for how many are left out.
-        most: Rows that a terminal shows without ``-v``; None for all.
+    A terminal shows ``most`` rows without ``-v``, or all.
     """
 
     columns: tuple[Column, ...]
@@ -180,11 +164,7 @@ class Table(Part):
 
 @dataclass(frozen=True)
 class Row(Part):
-    """A labeled row. A row without a label belongs to the one before it.
-
-    Args:
-        anchor: Its anchor in the page; None if nothing links to it.
-    """
+    """A labeled row; one without a label belongs to the one before it, and one without an anchor isn't linked to."""
 
     label: Inline
     body: Block | Blocks
@@ -193,11 +173,7 @@ class Row(Part):
 
 @dataclass(frozen=True)
 class Rows(Part):
-    """Labeled rows.
-
-    Args:
-        most: Rows that a terminal shows without ``-v``; None for all.
-    """
+    """Labeled rows, each a ``noun``; a terminal shows ``most`` of them without ``-v``, or all."""
 
     rows: tuple[Row, ...]
     noun: str = "row"
@@ -206,11 +182,7 @@ class Rows(Part):
 
 @dataclass(frozen=True)
 class Source(Part):
-    """A line of the program, with an expression marked.
-
-    Args:
-        start: Where the expression starts in the text; None if nothing is marked.
-    """
+    """A line of the program; the expression from ``start`` to ``end`` is marked, nothing if that is None."""
 
     number: int
     text: str
@@ -220,11 +192,7 @@ class Source(Part):
 
 @dataclass(frozen=True)
 class Heading:
-    """What a card is about.
-
-    Args:
-        anchor: Its anchor in the page; None if nothing links to it.
-    """
+    """What a card is about; nothing links to one without an anchor."""
 
     code: str
     message: str
@@ -234,11 +202,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Card(Part):
-    """Findings about one line: what they are, where, and what belongs to them.
-
-    Args:
-        package: Whose file it is; None for the user's own.
-    """
+    """Findings about one line: what they are, where, and what belongs to them; the user's code has no ``package``."""
 
     headings: tuple[Heading, ...]
     place: Place
@@ -272,11 +236,7 @@ class Diff(Part):
 
 @dataclass(frozen=True)
 class Section(Part):
-    """Parts under a heading; one without parts isn't shown.
-
-    Args:
-        short: Its name in the page's navigation, which its anchor is made of; None for the title.
-    """
+    """Parts under a heading; one without parts isn't shown. ``short`` is its name in the page's navigation."""
 
     title: Inline
     parts: Blocks
@@ -289,10 +249,8 @@ class Section(Part):
 class Drawing(Part):
     """What only a page can show; it makes no statement that isn't elsewhere in the tree.
 
-    Args:
-        facts: The template's variables.
-        blobs: Data of its scripts, by name.
-        elsewhere: What a terminal and Markdown show in its place.
+    ``facts`` are the template's variables, ``blobs`` data of its scripts by name; a terminal and Markdown show
+    ``elsewhere``.
     """
 
     template: str
@@ -305,11 +263,7 @@ class Drawing(Part):
 
 @dataclass(frozen=True)
 class View:
-    """A whole document.
-
-    Args:
-        links: Anchors of lines that the page shows, by file and line.
-    """
+    """A whole document; ``links`` are anchors of the lines that the page shows."""
 
     title: tuple[str, ...]
     kind: str

@@ -16,7 +16,7 @@ from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
-from graphdoctor.facts.wording import counted, duration, percent, times, without_middle
+from graphdoctor.facts.wording import counted, duration, percent, times
 from graphdoctor.views import words
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
@@ -52,8 +52,6 @@ _MOST_CALLS = 5
 _MAX_SERIES = 10
 _MAX_EAGER = 6
 _MOST_ACTIONS = 5
-_VALUE = 200
-"""Characters of a value of the environment."""
 
 
 def report_view(diagnosis: Diagnosis, picture: Picture | None = None, *, root: Path | None = None) -> View:
@@ -74,7 +72,7 @@ def report_view(diagnosis: Diagnosis, picture: Picture | None = None, *, root: P
 
 
 def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
-    treatment = diagnosis.recording.treatment
+    recording, treatment = diagnosis.recording, diagnosis.recording.treatment
     yield from _answer(diagnosis, page)
     yield from _todo(diagnosis)
     yield Section("Findings", tuple(_findings(diagnosis)), count=len(list(words.clusters(diagnosis.findings))))
@@ -86,7 +84,9 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     yield from stage_parts(diagnosis)
     yield Section("Evidence", tuple(_log(diagnosis, page)))
     yield words.unknown_section(words.other_gaps(diagnosis))
-    yield Section("Environment", (Rows(tuple(_environment(diagnosis))),), show="long")
+    yield Section(
+        "Environment", (Rows(tuple(words.setting_rows(recording.target, recording.environment))),), show="long"
+    )
     if page is None:
         yield Section("Graphs", tuple(_graphs(diagnosis)), count=len(diagnosis.graphs), show="long")
     yield from closing(diagnosis)
@@ -348,25 +348,6 @@ def _graph(graph: Graph) -> Blocks:
     )
     table = Table(columns("opcode", "name", "target", "args", "kwargs", "value", "line"), rows, "node")
     return (table, *((Code(graph.code.rstrip()),) if graph.code else ()))
-
-
-def _environment(diagnosis: Diagnosis) -> Iterator[Row]:
-    environment, target = diagnosis.recording.environment, diagnosis.recording.target
-    values = {
-        "torch": environment.torch,
-        "Python": environment.python,
-        "platform": environment.platform,
-        "device": environment.device_name,
-        "threads": environment.threads and f"{environment.threads:,}",
-        "interpreter": environment.executable,
-        "target": target.text,
-        "file": target.file,
-        "inputs from": target.inputs_from,
-        **target.compile_arguments,
-        **target.call_options,
-    }
-    known = {name: str(value) for name, value in values.items() if value not in (None, "", False, {})}
-    yield from (Row(name, Span(without_middle(value, _VALUE))) for name, value in known.items())
 
 
 def _log(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:

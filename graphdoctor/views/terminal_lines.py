@@ -277,9 +277,8 @@ def grid(width: int) -> Table:
 def prose_breaks(text: str, width: int) -> list[int]:
     """Where to break one line of prose so that each part fits.
 
-    Returns:
-        Offsets. A word that is wider than the line, such as a path, is broken beside a name in it; only a name that is
-        wider by itself stays whole.
+    A word that is wider than the line, such as a path, is broken beside a name in it; only a name that is wider by
+    itself stays whole.
     """
     found: list[int] = []
     used = 0

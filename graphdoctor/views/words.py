@@ -40,6 +40,7 @@ SAME_SPEED = "no measurable difference"
 """What stands in place of a ratio whose interval holds 1."""
 
 _MAX_INPUTS = 4
+_MOST_OF_A_SETTING = 200
 
 
 def base_name(file: str) -> str:
@@ -107,12 +108,15 @@ def unknown_section(gaps: Sequence[CaptureGap]) -> Section:
 
 def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterator[Row]:
     """What ran, how, and where."""
-    given = {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
+    given: dict[str, object] = {}
     if environment is not None:
-        given |= {"built for": environment.torch_build, "Python": environment.python, "platform": environment.platform}
-        given["interpreter"] = environment.executable
+        given |= {"torch": environment.torch, "built for": environment.torch_build, "Python": environment.python}
+        given |= {"platform": environment.platform, "device": environment.device_name}
+        given |= {"threads": environment.threads, "interpreter": environment.executable}
+    given |= {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
     settings = {**given, **target.compile_arguments, **target.call_options}
-    yield from (Row(name, Span(str(value))) for name, value in settings.items() if value not in (None, False, {}))
+    known = {name: str(value) for name, value in settings.items() if value not in (None, "", False, {})}
+    yield from (Row(name, Span(without_middle(value, _MOST_OF_A_SETTING))) for name, value in known.items())
 
 
 def read_more(codes: Iterable[str]) -> Iterator[Note]:
