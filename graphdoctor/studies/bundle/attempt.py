@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,12 +39,11 @@ REFUSED = Attempt(
 """The result for a recording that somebody else could have written."""
 
 
-def command_text(script: Script, recording: Recording) -> str:
+def command_lines(script: Script, recording: Recording) -> Iterator[str]:
     """What ``attempt`` runs, for people to read before: the interpreter and every line of code."""
-    lines = [f"Running {SCRIPT} with {recording.environment.executable}"]
+    yield f"Running {SCRIPT} with {recording.environment.executable}"
     for name, text in script.files.items():
-        lines += [f"  {name}:", *(f"    | {line}" for line in text.splitlines())]
-    return "\n".join(lines)
+        yield from (f"  {name}:", *(f"    | {line}" for line in text.splitlines()))
 
 
 def attempt(script: Script, recording: Recording, *, timeout_s: float | None) -> Attempt:

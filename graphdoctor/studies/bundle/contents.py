@@ -23,7 +23,7 @@ from graphdoctor.probe.wire import (
 )
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.studies.bundle.attempt import NOT_TRIED, REFUSED, Attempt, attempt, command_text
+from graphdoctor.studies.bundle.attempt import NOT_TRIED, REFUSED, Attempt, attempt, command_lines
 from graphdoctor.studies.bundle.reproduce import SCRIPT, Script, write_script
 from graphdoctor.studies.bundle.texts import environment_text, issue_text, readme_text, title_of
 from graphdoctor.trace.folder import read_object
@@ -126,7 +126,7 @@ def _try(
     if not wanted.is_tried:
         return NOT_TRIED
     if wanted.show is not None:
-        for line in command_text(script, recording).split("\n"):
+        for line in command_lines(script, recording):
             wanted.show(line)
     elif not is_own(place):
         return REFUSED

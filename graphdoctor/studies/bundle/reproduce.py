@@ -149,7 +149,6 @@ def _put_together(text: str, recording: Recording, request: Mapping[str, Any], *
     # The factory returned the arguments with the target.
     is_own = target.kind == "factory" and target.inputs_from == f"{target.name}()"
     spec = {**_DEFAULTS, **{name: value for name, value in request.items() if value is not None}}
-    made_once, each_round = _rounds(recording, spec, is_own=is_own)
     return rendered(
         "reproduce.py.jinja",
         head="\n".join(lines[:start]),
@@ -158,9 +157,10 @@ def _put_together(text: str, recording: Recording, request: Mapping[str, Any], *
         target=target,
         spec=spec,
         is_own=is_own,
-        calls_are_drawn=not is_own and (target.inputs_from or "") not in (INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED),
-        made_once=made_once,
-        each_round=each_round,
+        origins={"options": INPUTS_FROM_OPTIONS, "none": INPUTS_NOT_NEEDED},
+        # A list of bare tensors can be the arguments of one call.
+        is_one_round=recording.exit.reason == "finished" and len(recording.calls) == spec["calls"],
+        dtypes=DTYPES,
         method=_METHODS.get(spec["dtype"]),
         has_modules=has_modules,
         folder=MODULES,
@@ -171,37 +171,6 @@ def _put_together(text: str, recording: Recording, request: Mapping[str, Any], *
             if (value := request.get(name)) not in (None, default)
         ],
     )
-
-
-def _rounds(recording: Recording, spec: Mapping[str, Any], *, is_own: bool) -> tuple[str | None, str]:
-    """The expression that is evaluated once before the calls, and the one that gives a round of calls."""
-    origin = recording.target.inputs_from or ""
-    if is_own:
-        return None, "[given]"
-    if origin == INPUTS_FROM_OPTIONS:
-        return f"[{_asked(spec['inputs'])}]", "calls"
-    if origin == INPUTS_NOT_NEEDED:
-        return None, "[((), {})]"
-    value = f"target.{origin}" if origin in ("example_input_array", "dummy_inputs") else origin
-    if recording.exit.reason == "finished" and len(recording.calls) == spec["calls"]:
-        # A list of bare tensors can be the arguments of one call, and here it was.
-        return None, f"_calls(tuple(value) if isinstance(value := {value}, list) and len(value) > 1 else value)"
-    return None, f"_calls({value})"
-
-
-def _asked(inputs: Mapping[str, Any]) -> str:
-    args = "".join(f"{_input(spec)}, " for spec in inputs.get("args") or ())
-    kwargs = ", ".join(f"{name!r}: {_input(spec)}" for name, spec in (inputs.get("kwargs") or {}).items())
-    return f"(({args.rstrip()}), {{{kwargs}}})"
-
-
-def _input(spec: Mapping[str, Any]) -> str:
-    if spec["kind"] == "value":
-        return repr(spec["value"])
-    dtype, shape = DTYPES[spec["dtype"]], spec["shape"]
-    if dtype.startswith(("float", "bfloat", "complex")):
-        return f"torch.randn({shape}, dtype=torch.{dtype})"
-    return f"torch.randint(0, 2, {shape}).to(torch.{dtype})"
 
 
 def _start(tree: ast.Module) -> int:
