@@ -100,7 +100,7 @@ class Report:
         """The HTML report in a frame of its own, where it can run its scripts but can't reach the notebook."""
         # Without a base, a link within the page would load the notebook into the frame. It comes before the page's
         # policy, which allows no base.
-        page = self._page.replace("<head>", '<head>\n<base href="about:srcdoc">', 1)
+        page = str(self._rendered(DIAGNOSIS.named("html"))).replace("<head>", '<head>\n<base href="about:srcdoc">', 1)
         return _FRAME.format(page=html.escape(page, quote=True))
 
     @property
@@ -110,11 +110,6 @@ class Report:
     @property
     def _counts(self) -> str:
         return ", ".join(count_texts(self._diagnosis.summary, None))
-
-    @cached_property
-    def _page(self) -> str:
-        page = self._rendered(DIAGNOSIS.named("html"))
-        return page if isinstance(page, str) else page.decode()
 
     @cached_property
     def _with_picture(self) -> Result:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from graphdoctor import __version__
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.export import DynamicShapes, ExportReport, ExportWay
+from graphdoctor.facts.export import DynamicShapes, ExportReport, ExportWay, WayStatus
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import ExportCalls
 from graphdoctor.facts.wording import shortened
@@ -183,19 +183,15 @@ def _flag(way: ExportWay) -> str:
 
 
 def _trouble(way: ExportWay) -> str:
-    flag = _flag(way)
-    match way.status:
-        case "exported":
-            return f"{flag} works too"
-        case "unknown":
-            return f"with {flag}, whether it is right is unknown: {_short(way.reason)}"
-        case "different":
-            return f"with {flag}, the program computes something else: {_short(way.reason)}"
-        case "failed":
-            return f"{flag} fails: {_short(way.reason)}"
-    if not way.blockers:
-        return f"{flag} is refused: {_short(way.reason)}"
-    return f"{flag} stops at {_place(way)}"
+    flag, why = _flag(way), _short(way.reason)
+    said: dict[WayStatus, str] = {
+        "exported": f"{flag} works too",
+        "unknown": f"with {flag}, whether it is right is unknown: {why}",
+        "different": f"with {flag}, the program computes something else: {why}",
+        "failed": f"{flag} fails: {why}",
+        "blocked": f"{flag} stops at {_place(way)}" if way.blockers else f"{flag} is refused: {why}",
+    }
+    return said[way.status]
 
 
 def _place(way: ExportWay) -> str | None:

@@ -222,17 +222,14 @@ def _dynamic(dynamic: DynamicShapes) -> Section:
 
 
 def _dynamic_text(dynamic: DynamicShapes) -> str:
-    match dynamic.status:
-        case "exported" if dynamic.line is None:
-            return f"No size stays dynamic: {dynamic.reason}."
-        case "exported":
-            return f"With other sizes, the program works{_correctness(dynamic.correctness)}."
-        case "blocked":
-            return f"With dynamic sizes, torch.export refuses: {dynamic.reason}"
-        case "different":
-            return f"With other sizes, the program doesn't do what eager mode does: {dynamic.reason}."
-        case _:
-            return f"Whether the program is right with other sizes is unknown: {dynamic.reason}."
+    if dynamic.status == "exported":
+        works = f"With other sizes, the program works{_correctness(dynamic.correctness)}."
+        return works if dynamic.line is not None else f"No size stays dynamic: {dynamic.reason}."
+    if dynamic.status == "blocked":
+        return f"With dynamic sizes, torch.export refuses: {dynamic.reason}"
+    if dynamic.status == "different":
+        return f"With other sizes, the program doesn't do what eager mode does: {dynamic.reason}."
+    return f"Whether the program is right with other sizes is unknown: {dynamic.reason}."
 
 
 def _dim_name(dim: ExportDim) -> str:

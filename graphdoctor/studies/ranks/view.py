@@ -19,6 +19,7 @@ from graphdoctor.facts.job import (
     Divergence,
     DivergentValue,
     HangCandidate,
+    HangKind,
     Job,
     JobFinding,
     JobTrial,
@@ -338,21 +339,17 @@ def hang_text(found: HangCandidate, job: Job) -> str:
     place = f"{found.compile} {found.function}"
     waiting, missing = _some(found.waiting, job), _some(found.missing, job)
     calls = f" ({', '.join(map(_collective, dict.fromkeys(found.collectives)))})" if found.collectives else ""
-    match found.kind:
-        case "schedule":
-            text = f"{waiting} and {missing} call different collectives in {place}{calls}"
-        case "graph":
-            words = f": {'; '.join(found.words)}" if found.words else ""
-            text = f"torch compared the graphs of all ranks in {place}, and they differ{words.rstrip('.')}"
-        case "order":
-            has = _verb(found.missing, "has", "have")
-            text = f"from {place} on, {missing} {has} run graphs in another order than {waiting}"
-        case "absent":
-            text = f"{waiting} can wait in {place}{calls} for {missing}, which never compiled it"
-        case "stopped":
-            logs = _verb(found.missing, f"the log of {missing} ends", f"the logs of {missing} end")
-            text = f"{logs} at {place}{calls}; {waiting} went on and can wait for {_verb(found.missing, 'it', 'them')}"
-    return f"Possible hang: {text}."
+    words = f": {'; '.join(found.words)}" if found.words else ""
+    has = _verb(found.missing, "has", "have")
+    logs = _verb(found.missing, f"the log of {missing} ends", f"the logs of {missing} end")
+    texts: dict[HangKind, str] = {
+        "schedule": f"{waiting} and {missing} call different collectives in {place}{calls}",
+        "graph": f"torch compared the graphs of all ranks in {place}, and they differ{words.rstrip('.')}",
+        "order": f"from {place} on, {missing} {has} run graphs in another order than {waiting}",
+        "absent": f"{waiting} can wait in {place}{calls} for {missing}, which never compiled it",
+        "stopped": f"{logs} at {place}{calls}; {waiting} went on and can wait for {_verb(found.missing, 'it', 'them')}",
+    }
+    return f"Possible hang: {texts[found.kind]}."
 
 
 def _skew_texts(job: Job) -> Iterator[str]:
