@@ -111,12 +111,9 @@ def plan_survey(
         )
         for way, variant in variants.items()
     )
-    return Plan(tuple(_shard(pieces, asked.shard)), shown, tuple(notes))
-
-
-def _shard(pieces: Sequence[SurveyPiece], shard: tuple[int, int] | None) -> Iterable[SurveyPiece]:
-    """Every so many-th piece, so that each shard has some of the long ones."""
-    return pieces if shard is None else pieces[shard[0] - 1 :: shard[1]]
+    # Every so many-th piece, so that each shard has some of the long ones.
+    number, count = asked.shard or (1, 1)
+    return Plan(tuple(pieces[number - 1 :: count]), shown, tuple(notes))
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -133,10 +133,7 @@ class _Run:
     def _describe(self, kept: int, seconds: float | None) -> None:
         measured, share = self._asked.measured, self._working.share
         options = {
-            "bench": measured.bench,
-            "export": measured.export,
-            "fix": measured.fix,
-            "timeout_s": measured.timeout_s,
+            **{name: getattr(measured, name) for name in ("bench", "export", "fix", "timeout_s")},
             "memory_gib": measured.memory,
             "retries": self._retries,
             "cpus": share.cpus,

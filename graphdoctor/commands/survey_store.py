@@ -108,15 +108,8 @@ class SurveyStore:
 def _opened(path: Path) -> IO[bytes]:
     """The file of rows, to be added to; half a line at its end is cut off."""
     stream = path.open("a+b")
-    stream.seek(0, os.SEEK_END)
-    size = stream.tell()
-    if size:
-        stream.seek(0)
-        content = stream.read()
-        whole = content.rfind(b"\n") + 1
-        if whole < size:
-            stream.truncate(whole)
-            stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    stream.truncate(stream.read().rfind(b"\n") + 1)
     return stream
 
 

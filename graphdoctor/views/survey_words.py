@@ -234,8 +234,11 @@ def family_table(report: SurveyReport, most: int) -> Table:
         return family_rows(report, most)
     rows = []
     for family, groups in _families(report):
-        by_variant = {group.variant: group for group in groups}
-        rows.append((Cell(Span(family)), *(_family_cell(by_variant.get(name)) for name in names)))
+        cells = {
+            group.variant: _passed_cell(group, "" if group.speedup is None else factor_text(group.speedup.ratio))
+            for group in groups
+        }
+        rows.append((Cell(Span(family)), *(cells.get(name, Cell(NOTHING)) for name in names)))
     columns = (Column("family"), *(Column(Span(name)) for name in names))
     return Table(columns, tuple(rows), "row", most, "Figures of each family")
 
@@ -267,19 +270,12 @@ def _passed_cell(group: SurveyGroup, detail: str) -> Cell:
     return Cell(f"{group.passed:,} of {group.judged:,}", detail, tone)
 
 
-def _family_cell(group: SurveyGroup | None) -> Cell:
-    """How many passed; as its detail, how much faster they are."""
-    if group is None:
-        return Cell(NOTHING)
-    return _passed_cell(group, "" if group.speedup is None else factor_text(group.speedup.ratio))
-
-
 def _table(
     heading: str, named: Sequence[tuple[str, SurveyGroup]], rows: Sequence[SurveyRow], most: int | None = None
 ) -> Table:
     groups = [group for _, group in named]
     shared = next((group.speedup_shared for group in groups if group.speedup_shared is not None), None)
-    is_compared = shared is not None and heading == "variant" and not _is_same(groups)
+    is_compared = heading == "variant" and any(group.speedup != group.speedup_shared for group in groups)
     names = (
         heading,
         "passed",
@@ -313,11 +309,6 @@ def _whole_cell(group: SurveyGroup, rows: Iterable[SurveyRow]) -> Cell:
     return Cell(f"{group.whole:,} of {known:,}" if known else NOTHING)
 
 
-def _is_same(groups: Sequence[SurveyGroup]) -> bool:
-    """Whether the targets that are timed under every variant are all that are timed."""
-    return all(group.speedup == group.speedup_shared for group in groups)
-
-
 def mean_cell(mean: GeometricMean | None) -> Cell:
     """The mean; as its detail, its interval."""
     if mean is None:
@@ -347,7 +338,7 @@ def means_text(report: SurveyReport) -> str | None:
         return f"{text}."
     if all(group.speedup_shared is None for group in groups):
         return f"{text}, over the targets that pass under that variant; none passes under all, so don't compare them."
-    if _is_same(groups):
+    if all(group.speedup == group.speedup_shared for group in groups):
         return f"{text}, over the same targets for each variant."
     return f"{text}, over the targets that pass under that variant, and over those that pass under all."
 
@@ -388,8 +379,12 @@ def cause_card(cause: SharedCause, message: str, anchor: str, targets: Row, show
     if len(cause.places) > 1:
         rows.append(Row("places", Span(some_names(cause.places, _MAX_PLACES))))
     rows += [Row("costs", costs)] if (costs := cause_costs(cause)) else []
-    if cause.fix is not None:
-        rows.append(Row("fix", Note(_fix_text(cause), "good")) if cause.fix_verified else Row("try", cause.fix))
+    if cause.fix is not None and cause.fix_verified:
+        first, *others = cause.fix_verified
+        where = f"{len(cause.fix_verified):,} targets" if others else first
+        rows.append(Row("fix", Note(f"{cause.fix} (verified on {where})", "good")))
+    elif cause.fix is not None:
+        rows.append(Row("try", cause.fix))
     return Card(
         (Heading(cause.code, cause_head(cause, message), cause.severity, anchor),),
         Place(cause.file, cause.lines[0]),
@@ -398,11 +393,6 @@ def cause_card(cause: SharedCause, message: str, anchor: str, targets: Row, show
         (*((Source(cause.lines[0], cause.text),) if cause.text else ()), Rows((*rows, targets))),
         show=show,
     )
-
-
-def _fix_text(cause: SharedCause) -> str:
-    number = len(cause.fix_verified)
-    return f"{cause.fix} (verified on {cause.fix_verified[0] if number == 1 else f'{number:,} targets'})"
 
 
 def cause_message(cause: SharedCause) -> str:

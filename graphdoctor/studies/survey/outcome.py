@@ -79,10 +79,10 @@ def outcome_of(diagnosis: Diagnosis) -> PieceOutcome:
     """What a recorded run says of its piece."""
     refusal = refused_call(diagnosis)
     if refusal is not None and refusal.error is not None:
-        return _failed_compile(refusal.error, diagnosis)
+        return _failed(refusal.error, diagnosis, is_compiled=True)
     failed = next((call.error for call in diagnosis.recording.calls if call.error is not None), None)
     if failed is not None:
-        return _failed_call(failed, diagnosis)
+        return _failed(failed, diagnosis, is_compiled=failed.eager == "ok")
     if diagnosis.recording.exit.reason != "finished":
         return ended_early(diagnosis.recording.exit)
     if missing_records(diagnosis) is None and (trouble := trouble_of(diagnosis)) is not None:
@@ -152,22 +152,17 @@ def _part(variant: Variant) -> SurveyStage | None:
     return "inductor" if first == "inductor" else "dynamo" if first == "eager" else "backend"
 
 
-def _failed_compile(error: CallError, diagnosis: Diagnosis) -> PieceOutcome:
+def _failed(error: CallError, diagnosis: Diagnosis, *, is_compiled: bool) -> PieceOutcome:
+    words, trace = _words(error), cut(error.traceback)
     if error.type in _OUT_OF_MEMORY:
-        return PieceOutcome("out_of_memory", "call", _words(error), error.type, cut(error.traceback))
-    backend = diagnosis.recording.target.compile_arguments.get("backend")
-    stage = compiler_stage(error.type, error.traceback, backend=backend)
-    return PieceOutcome("compile_failed", stage, _words(error), error.type, cut(error.traceback))
-
-
-def _failed_call(error: CallError, diagnosis: Diagnosis) -> PieceOutcome:
-    if error.type in _OUT_OF_MEMORY:
-        where: SurveyStage = "call" if error.eager == "ok" else "eager"
-        return PieceOutcome("out_of_memory", where, _words(error), error.type, cut(error.traceback))
-    if error.eager == "ok":
-        return _failed_compile(error, diagnosis)
-    words = f"{error.eager}: {error.eager_message}" if error.eager and error.eager_message else _words(error)
-    return PieceOutcome("eager_failed", "eager", _first_line(words), error.eager or error.type, cut(error.traceback))
+        return PieceOutcome("out_of_memory", "call" if is_compiled else "eager", words, error.type, trace)
+    if is_compiled:
+        backend = diagnosis.recording.target.compile_arguments.get("backend")
+        stage = compiler_stage(error.type, error.traceback, backend=backend)
+        return PieceOutcome("compile_failed", stage, words, error.type, trace)
+    if error.eager and error.eager_message:
+        words = _first_line(f"{error.eager}: {error.eager_message}")
+    return PieceOutcome("eager_failed", "eager", words, error.eager or error.type, trace)
 
 
 def compiler_stage(error_type: str, traceback: str, *, backend: object) -> SurveyStage:
