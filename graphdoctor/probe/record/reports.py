@@ -104,20 +104,18 @@ def hooking(events: EventFile, what: str) -> Iterator[None]:
         events.gap(*hook_gap(what, error))
 
 
-def failure_gaps(
-    listener: TraceListener, recompiles: RecompileRecorder | None, keeper: TraceKeeper | None
-) -> Iterator[Gap]:
+def failure_gaps(listener: TraceListener, recompiles: RecompileRecorder, keeper: TraceKeeper) -> Iterator[Gap]:
     """What raised in our own handlers and what never reached them, usually nothing."""
-    if keeper is not None and keeper.write_error is not None:
+    if keeper.write_error is not None:
         reason = keeper.write_error.strerror or str(keeper.write_error)
         yield "log_removed", f"The trace log could not be written: {reason}. What torch did afterwards is missing."
-    elif keeper is not None and (lost := keeper.lost_count(listener.finished_compiles)):
+    elif lost := keeper.lost_count(listener.finished_compiles):
         compiles = "1 compile" if lost == 1 else f"{lost} compiles"
         what = "The program changed torch's trace logger (torch.__trace) while torch compiled"
         yield "log_removed", f"{what}: records of {compiles} are missing."
     for name, count in listener.failures.items():
         yield "stacks", f"{count} of torch's records could not be read during the run ({name})."
-    for name, count in (recompiles.failures if recompiles else {}).items():
+    for name, count in recompiles.failures.items():
         yield "recompile_causes", f"{count} sets of guards could not be read during the run ({name})."
 
 

@@ -26,8 +26,7 @@ def silence() -> Iterator[None]:
         redirects = ((1, sys.stdout, contextlib.redirect_stdout), (2, sys.stderr, contextlib.redirect_stderr))
         for descriptor, stream, redirect in redirects:
             with contextlib.suppress(OSError):  # the program may have closed it
-                restoring.callback(_put_back, descriptor, os.dup(descriptor))
-                os.dup2(nowhere.fileno(), descriptor)
+                restoring.enter_context(_redirected(descriptor, nowhere))
             # A notebook's or a test's leads elsewhere.
             if stream is not None and _descriptor(stream) != descriptor:
                 restoring.enter_context(redirect(nowhere))
@@ -35,9 +34,17 @@ def silence() -> Iterator[None]:
         yield
 
 
-def _put_back(descriptor: int, copy: int) -> None:
-    os.dup2(copy, descriptor)
-    os.close(copy)
+@contextlib.contextmanager
+def _redirected(descriptor: int, file: IO[Any]) -> Iterator[int]:
+    """Have a file get what a stream gets meanwhile; yields where the stream really leads."""
+    copy = os.dup(descriptor)
+    try:
+        os.dup2(file.fileno(), descriptor)
+        yield copy
+    finally:
+        flush()
+        os.dup2(copy, descriptor)
+        os.close(copy)
 
 
 def _descriptor(stream: object) -> int | None:
@@ -68,8 +75,14 @@ def kept_texts() -> Iterator[Callable[[], Mapping[str, str]]]:
     lines: list[str] = []
     texts: dict[str, str] = {}
     flush()
-    with _kept(1) as (printed, _), _kept(2) as (complained, copy):
-        with os.fdopen(os.dup(copy), "w", encoding="utf-8", errors="replace") as past, _logged(lines), _of_torch(past):
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complained:
+        with (
+            _redirected(1, printed),
+            _redirected(2, complained) as copy,
+            os.fdopen(os.dup(copy), "w", encoding="utf-8", errors="replace") as past,
+            _logged(lines),
+            _of_torch(past),
+        ):
             yield lambda: texts
             flush()
         texts |= {"stdout": _text(printed), "stderr": _text(complained), "logs": "\n".join(lines)}
@@ -78,19 +91,6 @@ def kept_texts() -> Iterator[Callable[[], Mapping[str, str]]]:
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read(_MAX_BYTES).decode("utf-8", "replace")
-
-
-@contextlib.contextmanager
-def _kept(descriptor: int) -> Iterator[tuple[IO[bytes], int]]:
-    """A file that gets what a stream gets meanwhile, and where the stream really leads."""
-    with tempfile.TemporaryFile() as file:
-        copy = os.dup(descriptor)
-        os.dup2(file.fileno(), descriptor)
-        try:
-            yield file, copy
-        finally:
-            flush()
-            _put_back(descriptor, copy)
 
 
 @contextlib.contextmanager
