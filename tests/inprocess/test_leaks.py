@@ -126,7 +126,7 @@ def net_and_input() -> tuple[Net, Any]:
 def test_explain_leaves_nothing(
     way: Callable[[Any, Any], None], net_and_input: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphdoctor.probe.measure.guard_cost._CALL_BUDGET_S", 0.05)
+    monkeypatch.setattr("graphdoctor.probe.steps.measurements._CALL_BUDGET_S", 0.05)
     net, x = net_and_input
     before, values = module_state(net), x.clone()
 

@@ -35,6 +35,7 @@ from .workload import Workload
 
 _Found = TypeVar("_Found")
 
+_CALL_BUDGET_S = 2.0
 _UNSETTLED = "the last call compiles something each time it is repeated."
 _PROFILED = "the program runs a torch.profiler, and only one can run at a time"
 
@@ -131,7 +132,7 @@ def _guards(workload: Workload, call: Call) -> None:
     if sys.getprofile() is not None:
         raise _UnmeasuredError("the program runs a profiler, and only one can run at a time.")
     with RandomState(), _steady(workload, make):
-        times_us = [1e6 * seconds for seconds in time_calls(make, seconds=2.0, most=200, least=5)]
+        times_us = [1e6 * seconds for seconds in time_calls(make, seconds=_CALL_BUDGET_S, most=200, least=5)]
         reason, searches = _PROFILED, None
         if not torch_api.is_profiling():
             reason, searches = "this torch doesn't tell the profiler's ranges", time_searches(make)
