@@ -20,7 +20,7 @@ from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.views.printable import escaped
 
-_KINDS: dict[type[Fact], str] = {
+KINDS: dict[type[Fact], str] = {
     Diagnosis: "diagnosis",
     Job: "job",
     DiagnosisComparison: "comparison",
@@ -33,6 +33,7 @@ _KINDS: dict[type[Fact], str] = {
     SurveyReport: "survey",
     SurveyComparison: "survey-comparison",
 }
+"""What is written as JSON, and its name."""
 
 
 def json_text(value: object, *, is_indented: bool = True) -> str:
@@ -43,7 +44,7 @@ def json_text(value: object, *, is_indented: bool = True) -> str:
 
 def schema_text(kind: str) -> str:
     """JSON Schema of a document, as text."""
-    document = next(document for document, name in _KINDS.items() if name.split()[0] == kind)
+    document = next(document for document, name in KINDS.items() if name.split()[0] == kind)
     return orjson.dumps(json_schema(document), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
@@ -54,5 +55,5 @@ def json_schema(document: type[Fact] = Diagnosis) -> dict[str, Any]:
     schema = described_schema(document)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"graphdoctor {_KINDS[document]} {SCHEMA_VERSION}",
+        "title": f"graphdoctor {KINDS[document]} {SCHEMA_VERSION}",
     } | {key: value for key, value in schema.items() if key != "title"}

@@ -177,45 +177,19 @@ def test_eager_mode_that_failed_leaves_the_tables_with_what_there_is() -> None:
     assert "failed  eager: ValueError: bad shape" in text
 
 
-@for_each(
-    "us, shown",
-    [
-        (0.5, "0.50 µs"),
-        (3.417, "3.42 µs"),
-        (508.2, "508 µs"),
-        (5220, "5.22 ms"),
-        (28.4e6, "28.4 s"),
-        (9e10, "90,000 s"),
-    ],
-)
-def test_a_time_has_three_digits_that_count(us: float, shown: str) -> None:
-    assert time_text(us) == shown
-
-
 def test_quartiles_have_the_unit_and_the_digits_of_their_median() -> None:
     times = CallTimes(median=1003.0, q1=996.0, q3=1010.0, min=990.0, max=1500.0, mean=1004.0, count=9)
     assert cell_line(call_cell(times)) == "1.00 ms (1.00 to 1.01)"
     assert cell_line(call_cell(calls(508.0, 0.01))) == "508 µs (505 to 511)"
 
 
-@for_each(
-    "size, shown",
-    [
-        (None, None),
-        (1, "1 byte"),
-        (900, "900 bytes"),
-        (2048, "2.00 KiB"),
-        (812_400_000, "775 MiB"),
-        (1 << 34, "16.0 GiB"),
-    ],
-)
-def test_memory(size: int | None, shown: str | None) -> None:
-    assert bytes_text(size) == shown
-
-
-@for_each("rate, shown", [(None, None), (0.0123, "0.0123"), (3.5, "3.5"), (354.4, "354"), (16_494.8, "16,500")])
-def test_items_a_second(rate: float | None, shown: str | None) -> None:
-    assert rate_text(rate) == shown
+def test_numbers_have_three_digits_that_count() -> None:
+    times = {0.5: "0.50 µs", 3.417: "3.42 µs", 508.2: "508 µs", 5220: "5.22 ms", 28.4e6: "28.4 s", 9e10: "90,000 s"}
+    assert {us: time_text(us) for us in times} == times
+    sizes = {None: None, 1: "1 byte", 900: "900 bytes", 2048: "2.00 KiB", 812_400_000: "775 MiB", 1 << 34: "16.0 GiB"}
+    assert {size: bytes_text(size) for size in sizes} == sizes
+    rates = {None: None, 0.0123: "0.0123", 3.5: "3.5", 354.4: "354", 16_494.8: "16,500"}
+    assert {rate: rate_text(rate) for rate in rates} == rates
 
 
 def kernel_view(kernels: KernelShare) -> list[Any]:

@@ -14,23 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.api.report import Report
-from graphdoctor.facts.bench import BenchReport
-from graphdoctor.facts.check import CheckReport
-from graphdoctor.facts.comparison import DiagnosisComparison
-from graphdoctor.facts.cure import CureReport
-from graphdoctor.facts.export import ExportReport
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, Writer
-from graphdoctor.facts.job import Job
-from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.picture import Picture
-from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.result import ProfileResult
-from graphdoctor.facts.survey import SurveyReport
-from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.facts.wording import without_middle
 from graphdoctor.studies.bundle.reproduce import Script
 from graphdoctor.studies.bundle.texts import issue_text
 from graphdoctor.views.formats import CHECK
+from graphdoctor.views.json import KINDS
 from graphdoctor.views.printable import printable, printable_lines
 from graphdoctor.views.progress import seen_text
 from tests.each import for_each
@@ -41,24 +33,15 @@ from tests.render.test_formats import DOCUMENTS, rendered
 SURROGATES = tuple(range(0xD800, 0xE000))
 SCRIPT = re.compile(r"<script>.*?</script>", re.DOTALL)
 FORBIDDEN = frozenset(map(chr, (*CODE_POINTS, *SURROGATES)))
-MODELS = {
-    "JOB": Job,
-    "COMPARISON": DiagnosisComparison,
-    "CHECK": CheckReport,
-    "LINT": LintReport,
-    "BENCH": BenchReport,
-    "CURE": CureReport,
-    "EXPORT": ExportReport,
-    "SURVEY": SurveyReport,
-    "SURVEY_COMPARISON": SurveyComparison,
-}
+MODELS = {name.split()[0].replace("-", "_").upper(): model for model, name in KINDS.items() if model is not Diagnosis}
 
 
 @cache
 def hostile_content(name: str, variant: int, evil: str = EVIL) -> Any:
-    if name == "PROFILE":
-        return ProfileResult(spoiled(ProfileReport, variant, evil=evil), spoiled(Picture, variant, evil=evil))
-    return spoiled(MODELS[name], variant, evil=evil) if name in MODELS else spoiled_result(variant, evil=evil)
+    if name not in MODELS:
+        return spoiled_result(variant, evil=evil)
+    found = spoiled(MODELS[name], variant, evil=evil)
+    return ProfileResult(found, spoiled(Picture, variant, evil=evil)) if name == "PROFILE" else found
 
 
 SAME = ("RECOMPILES", "VARIATIONS", "GUARDS", "FIXES")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from graphdoctor.facts.fixes import PairedTime
 from graphdoctor.facts.progress import DecidedTrial, TimedPrograms, TrialCounts
 from graphdoctor.views.progress import counts_text, decided_text, left_text, timed_text
@@ -17,24 +19,28 @@ def test_the_rest_is_an_estimate_and_never_negative(left_s: float | None, is_ope
     assert left_text(left_s, is_open=is_open) == says
 
 
-def test_counts_say_what_has_begun() -> None:
-    assert counts_text(TrialCounts(3, 8), 21.0) == "trial 3 of 8 · at least 20 s left"
-    counts = TrialCounts(8, 8, timing=2, timings=3, is_open=False)
-    assert counts_text(counts, 21.0) == "trial 8 of 8 · timing 2 of 3 · about 20 s left"
-    assert counts_text(counts) == "trial 8 of 8 · timing 2 of 3"
+NEST = DecidedTrial(2, "Nest", (("model.py:3", "verified"),))
+SEVERAL = DecidedTrial(2, "Nest", (*NEST.verdicts, ("model.py:5", "no effect"), ("model.py:7", "verified")))
 
 
-def test_a_trial_for_several_findings_says_each_verdict_once() -> None:
-    counts = TrialCounts(2, 8)
-    one = DecidedTrial(2, "Nest", (("model.py:3", "verified"),))
-    assert decided_text(one, counts) == "trial 2 of 8 · verified · model.py:3 · Nest"
-    verdicts = (("model.py:3", "verified"), ("model.py:5", "no effect"), ("model.py:7", "verified"))
-    elsewhere = DecidedTrial(2, "Nest", (("model.py:3", "verified"),), "eager")
-    assert "verified under eager · model.py:3" in decided_text(elsewhere, TrialCounts(2, 5))
-    several = DecidedTrial(2, "Nest", verdicts)
-    assert decided_text(several, counts) == (
-        "trial 2 of 8 · verified · model.py:3 and 1 more, no effect · model.py:5 · Nest"
-    )
+def test_a_line_says_what_has_begun_and_each_verdict_once() -> None:
+    timing = TrialCounts(8, 8, timing=2, timings=3, is_open=False)
+    said = {
+        "trial 3 of 8 · at least 20 s left": counts_text(TrialCounts(3, 8), 21.0),
+        "trial 8 of 8 · timing 2 of 3 · about 20 s left": counts_text(timing, 21.0),
+        "trial 8 of 8 · timing 2 of 3": counts_text(timing),
+        "trial 2 of 8 · verified · model.py:3 · Nest": decided_text(NEST, TrialCounts(2, 8)),
+        "trial 2 of 5 · verified under eager · model.py:3 · Nest": decided_text(
+            replace(NEST, backend="eager"), TrialCounts(2, 5)
+        ),
+        "trial 2 of 8 · verified · model.py:3 and 1 more, no effect · model.py:5 · Nest": decided_text(
+            SEVERAL, TrialCounts(2, 8)
+        ),
+        "timing 1 of 1 · eager · not timed: the call is too short to time": timed_text(
+            TimedPrograms(1, "eager", None, "the call is too short to time"), TrialCounts(1, 1, 1, 1)
+        ),
+    }
+    assert list(said) == list(said.values())
 
 
 @for_each(
@@ -47,22 +53,8 @@ def test_a_trial_for_several_findings_says_each_verdict_once() -> None:
     ],
 )
 def test_a_timing_claims_no_speed_that_was_not_measured(ratio: float, low: float, high: float, says: str) -> None:
-    times = PairedTime(
-        backend="inductor",
-        before_us=100.0,
-        after_us=100.0 * ratio,
-        ratio=ratio,
-        ratio_low=low,
-        ratio_high=high,
-        turns=21,
-    )
+    ends = {"ratio": ratio, "ratio_low": low, "ratio_high": high}
+    times = PairedTime(backend="inductor", before_us=100.0, after_us=100.0 * ratio, turns=21, **ends)
     counts = TrialCounts(8, 8, timing=2, timings=3)
     said = timed_text(TimedPrograms(2, "inductor", times), counts)
     assert said.replace("\N{MULTIPLICATION SIGN}", "x") == f"timing 2 of 3 · inductor · {says}"
-
-
-def test_what_was_not_timed_says_why() -> None:
-    timed = TimedPrograms(1, "eager", None, "the call is too short to time")
-    assert (
-        timed_text(timed, TrialCounts(1, 1, 1, 1)) == "timing 1 of 1 · eager · not timed: the call is too short to time"
-    )
