@@ -125,7 +125,7 @@ class Replays:
         return None if ended.reason == "finished" else str(ended.message)
 
     def serve_bench(
-        self, program: Program, name: str, *, is_eager: bool, cache: Path, descriptor: int, spec: Mapping[str, object]
+        self, program: Program, name: str, descriptor: int, *, is_eager: bool, cache: Path, spec: Mapping[str, object]
     ) -> ProbeExit:
         """Run a program as its user would, and time its last call over a socket (``probe/steps/benched.py``).
 

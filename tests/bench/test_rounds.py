@@ -18,7 +18,7 @@ class Process:
         self.name, self.log, self.us, self.noise, self.left = name, log, us, noise, turns
         self.random = random.Random(name)
 
-    def turn(self) -> BenchTurn | None:
+    def ask(self, _question: object) -> BenchTurn | None:
         if not self.left:
             return None
         self.left -= 1

@@ -8,17 +8,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import cast
 
 from graphdoctor.facts.bench import BreakEven, CallTimes, Judgement, Noise, Speedup
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.probe.wire import BenchStart, BenchTurn
+from graphdoctor.probe.wire import BenchTurn
 from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PROCESSES_DIFFER, change_of, interval
-from graphdoctor.trials.program import Program
-from graphdoctor.trials.replays import Replays
 from graphdoctor.trials.timing import TURN_S, ServedProbe
 
 _MAX_S = 6.0
@@ -28,37 +24,6 @@ _NOISY_RATIO = 0.05
 _NOISY_SPREAD = 0.2
 _PRECISE = 0.01
 """Ends of an interval this close to the ratio are close enough."""
-
-
-class BenchProbe(ServedProbe[ProbeExit]):
-    """A process that runs a program as its user would, and times its steady call whenever it is asked.
-
-    ``spec``: fields of the request's ``spec`` with other values.
-    """
-
-    def __init__(
-        self,
-        replays: Replays,
-        program: Program,
-        name: str,
-        *,
-        is_eager: bool,
-        cache: Path,
-        spec: Mapping[str, object],
-        pool: ThreadPoolExecutor,
-    ) -> None:
-        def start(descriptor: int) -> ProbeExit:
-            return replays.serve_bench(program, name, is_eager=is_eager, cache=cache, descriptor=descriptor, spec=spec)
-
-        super().__init__(start, pool)
-
-    def start(self) -> BenchStart | None:
-        """Wait until its calls are steady, or never will be; None if it ended before."""
-        return cast("BenchStart | None", self.answer())
-
-    def turn(self) -> BenchTurn | None:
-        """Time its call for a turn; None if it has ended."""
-        return cast("BenchTurn | None", self.ask({"seconds": TURN_S}))
 
 
 @dataclass
@@ -75,7 +40,9 @@ class Turns:
         return CallTimes.of(self.times_us, self.call_count)
 
 
-def time_rounds(probes: Mapping[str, BenchProbe], reference: str, on_round: Callable[[int], None]) -> dict[str, Turns]:
+def time_rounds(
+    probes: Mapping[str, ServedProbe[ProbeExit]], reference: str, on_round: Callable[[int], None]
+) -> dict[str, Turns]:
     """Time all of them until their ratios are known precisely, or for a while."""
     found = {name: Turns() for name in probes}
     running = list(probes)
@@ -89,7 +56,7 @@ def time_rounds(probes: Mapping[str, BenchProbe], reference: str, on_round: Call
         order = [*running[first:], *running[:first]]
         round_s = 0.0
         for name in order if count % 2 == 0 else reversed(order):
-            turn = probes[name].turn()
+            turn = cast("BenchTurn | None", probes[name].ask({"seconds": TURN_S}))
             if turn is None:
                 running.remove(name)
                 continue

@@ -16,17 +16,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 from graphdoctor.facts.bench import EAGER, CallTimes, Noise, Speedup, Throughput, Variant
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import BenchStart
-from graphdoctor.studies.bench.rounds import BenchProbe, Turns, break_even, judged, noise_of, speedup, time_rounds
+from graphdoctor.studies.bench.rounds import Turns, break_even, judged, noise_of, speedup, time_rounds
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
+from graphdoctor.trials.timing import ServedProbe
 
 NEEDS_CUDA = "it needs CUDA graphs, and the program doesn't use CUDA"
 """Why a variant is skipped, a clause."""
@@ -95,7 +97,7 @@ class SideBySide:
     caches: Path
     say: Callable[[str], None]
     _stack: ExitStack = field(default_factory=ExitStack)
-    _running: dict[str, BenchProbe] = field(default_factory=dict)
+    _running: dict[str, ServedProbe[ProbeExit]] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +124,7 @@ class SideBySide:
         self.say(f"compiling {spec.name} with an empty cache")
         probe = self._probe(spec, program, f"{slug(spec.name)}-cold")
         try:
-            one.cold = probe.start()
+            one.cold = cast("BenchStart | None", probe.answer())
         finally:
             ended = probe.end()
         if one.cold is None:
@@ -153,17 +155,20 @@ class SideBySide:
 
     def _start(self, one: Measured, program: Program, name: str) -> BenchStart | None:
         probe = self._probe(one.spec, program, f"{slug(name)}-timed")
-        start = probe.start()
+        start = cast("BenchStart | None", probe.answer())
         if start is None or not start["is_steady"]:
             one.ended = probe.end()
         else:
             self._running[name] = probe
         return start
 
-    def _probe(self, spec: VariantSpec, program: Program, name: str) -> BenchProbe:
+    def _probe(self, spec: VariantSpec, program: Program, name: str) -> ServedProbe[ProbeExit]:
+        """A process that runs a program as its user would, and times its steady call whenever it is asked."""
         pool = self._stack.enter_context(ThreadPoolExecutor(max_workers=1))
         cache, changes = self.caches / slug(spec.name), spec.changes
-        probe = BenchProbe(self.replays, program, name, is_eager=spec.is_eager, cache=cache, spec=changes, pool=pool)
+        probe = ServedProbe(
+            partial(self.replays.serve_bench, program, name, is_eager=spec.is_eager, cache=cache, spec=changes), pool
+        )
         self._stack.callback(probe.end)
         return probe
 
