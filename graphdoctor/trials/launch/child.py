@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -144,7 +144,8 @@ def watch(
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
     if traced:
         environment[_TRACE_VARIABLE] = str(folder / TRACE_FOLDER)
-    with _terminate_as_interrupt(), Lifeline() as lifeline:
+    # The probe is stopped when we are terminated or lose the terminal, too.
+    with handling((signal.SIGTERM, signal.SIGHUP), _interrupt), Lifeline() as lifeline:
         process: subprocess.Popen[bytes] | WarmProcess | None = None
         if setup.warm is not None:
             process = setup.warm.start(
@@ -281,20 +282,19 @@ def _resident_bytes(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
-    """Also stop the probe when we are terminated or lose the terminal; only the main thread can handle signals."""
+def handling(numbers: Iterable[signal.Signals], handler: Callable[[int, object], object]) -> Iterator[None]:
+    """Handle signals meanwhile, which only the main thread can."""
     is_main = threading.current_thread() is threading.main_thread()
-
-    def interrupt(_signal: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGTERM, signal.SIGHUP) if is_main else ()
-    before = {number: signal.signal(number, interrupt) for number in numbers}
+    before = {number: signal.signal(number, handler) for number in numbers if is_main}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _stop(process: subprocess.Popen[bytes] | WarmProcess, signals: tuple[signal.Signals, ...]) -> None:

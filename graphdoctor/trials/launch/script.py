@@ -13,7 +13,6 @@ import os
 import shlex
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from typing import Any
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
-from graphdoctor.trials.launch.child import RECORDING_VARIABLE, read_events, starting, write_meta, written
+from graphdoctor.trials.launch.child import RECORDING_VARIABLE, handling, read_events, starting, write_meta, written
 from graphdoctor.trials.launch.lifeline import Lifeline
 from graphdoctor.trials.launch.request import near_files
 
@@ -168,14 +167,7 @@ def _forwarding() -> Iterator[list[subprocess.Popen[bytes]]]:
         if receivers and not (number in _OF_TERMINAL and _is_terminals_foreground()):
             receivers[0].send_signal(number)
 
-    before: dict[signal.Signals, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (*_FORWARDED, *_OF_TERMINAL):
-            # An ignored signal (nohup) stays ignored, here and in the script, which inherits it.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, pass_on)
-    try:
+    # An ignored signal (nohup) stays ignored, here and in the script, which inherits it.
+    heard = [each for each in (*_FORWARDED, *_OF_TERMINAL) if signal.getsignal(each) is not signal.SIG_IGN]
+    with handling(heard, pass_on):
         yield receivers
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
