@@ -110,17 +110,10 @@ class LineMap:
         hunk = self._hunk_after(line)
         return hunk is not None and line <= hunk.after_end
 
-    def is_changed_before(self, line: int) -> bool:
-        """Whether a line before the edit is removed or changed."""
+    def range_start(self, line: int) -> int | None:
+        """The first line of the range that is removed or changed around a line before the edit; None outside of one."""
         at = bisect_right(self._starts, line - 1)
-        return at > 0 and line <= self._hunks[at - 1].end
-
-    def range_start(self, line: int) -> int:
-        """The first line of the changed range around a line before the edit; an unchanged line itself."""
-        at = bisect_right(self._starts, line - 1)
-        if at and line <= self._hunks[at - 1].end:
-            return self._hunks[at - 1].start + 1
-        return line
+        return self._hunks[at - 1].start + 1 if at and line <= self._hunks[at - 1].end else None
 
     def _hunk_after(self, line: int) -> _Hunk | None:
         at = bisect_right(self._after_starts, line - 1)

@@ -157,7 +157,11 @@ class _Rounds:
         best = self._last = untouched
         try:
             while start is not None:
-                best = self._last = self._run_rounds(start)
+                best, is_open = self._from(start)
+                while is_open:
+                    self._last = best
+                    best, is_open = self._from(best)
+                self._last = best
                 check_ = self._checked_elsewhere(best)
                 if check_ is not None and check_.verdict == "unproven":
                     self._unproven(best, check_.reason or "")
@@ -173,13 +177,6 @@ class _Rounds:
             treatment = so_far.treatment.model_copy(update={"is_interrupted": True})
             self.so_far = replace(so_far, treatment=treatment)
             raise
-
-    def _run_rounds(self, start: State) -> State:
-        best, is_open = self._from(start)
-        while is_open:
-            self._last = best
-            best, is_open = self._from(best)
-        return best
 
     def _from(self, start: State) -> tuple[State, bool]:
         """Run rounds from a state until no more fixes work; the best state on the way, and whether any fix worked.
@@ -439,7 +436,9 @@ class _Rounds:
         if self._backend.is_another:
             self._log.doubt_unapplied(self._backend.name)
         left = list(self._log.left(best))
-        if self._repeated is not None and not self._shared(best):
+        # The modules that repeat, if each of them is compiled by itself at last.
+        shared = (self._repeated.finding.fingerprint,) if self._repeated and best.program.change.regional else ()
+        if self._repeated is not None and not shared:
             left.append(self._log.left_finding(self._repeated.finding, best.program))
         settings = [fix.snippet for fix in applied if fix.kind == "config" and fix.snippet]
         calls = [fix.snippet for fix in applied if fix.kind == "call" and fix.snippet]
@@ -454,7 +453,7 @@ class _Rounds:
             backend=self._backend.name if compared else None,
             times=times,
             cold_compile=next(iter(cold), None),
-            gone=(*gone(self._trials, self._log, untouched, best, kept), *self._shared(best)) if applied else (),
+            gone=(*gone(self._trials, self._log, untouched, best, kept), *shared) if applied else (),
             declined=self._log.declined,
             left=tuple(left),
             choices=self._options.choices,
@@ -462,9 +461,6 @@ class _Rounds:
             notes=tuple(dict.fromkeys(self._trials.notes)),
         )
         return SearchResult(treatment, changes, program=best.program)
-
-    def _shared(self, best: State) -> tuple[str, ...]:
-        return (self._repeated.finding.fingerprint,) if self._repeated and best.program.change.regional else ()
 
 
 def _is_before(state: State, best: State, at: int) -> bool:

@@ -73,7 +73,9 @@ class SiteChange:
             key = _key(finding, lines.to_before(line) if lines else line)
             if lines is not None and lines.is_changed_after(line):
                 # Only the beginning of an edited range is known, so the same cause in it is the same site.
-                key = next((other for other in known if _same_range(other, key, lines)), key)
+                file, start, cause = key
+                same = (one for one in known if (one[0], lines.range_start(one[1]), one[2]) == (file, start, cause))
+                key = next(same, key)
                 caused.add(key)
             found[key] = finding
         return cls(known, found, frozenset(caused), texts, maps, root)
@@ -128,11 +130,6 @@ class SiteChange:
 
 def _is_beside(found: Finding, target: Finding) -> bool:
     return (found.location.file, found.location.function) == (target.location.file, target.location.function)
-
-
-def _same_range(known: SiteKey, key: SiteKey, lines: LineMap) -> bool:
-    same_cause = (known[0], known[2]) == (key[0], key[2])
-    return same_cause and lines.is_changed_before(known[1]) and lines.range_start(known[1]) == key[1]
 
 
 def _sites(diagnosis: Diagnosis) -> list[Finding]:

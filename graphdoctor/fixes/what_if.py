@@ -39,7 +39,8 @@ def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatI
 
     def run(number: int) -> TrialResult:
         trial = trials[number]
-        on_phase(f"trial {number + 1} of {len(trials)}: {_name(trial)}")
+        name = " with ".join(fix.name for fix in trial) or "unchanged"
+        on_phase(f"trial {number + 1} of {len(trials)}: {name}")
         program, references = Program(change=joined_change(trial)), {EAGER: EAGER}
         return _result(trial, replays.replay(program, str(number), references=references, is_timed=True))
 
@@ -87,10 +88,6 @@ def _described(fix: Candidate) -> Remedy:
     )
 
 
-def _name(trial: Together) -> str:
-    return " with ".join(fix.name for fix in trial) or "unchanged"
-
-
 def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int, float]:
     """Failed last, then different results, then the limit, then compiles, then how much has to change, then time.
 
@@ -111,7 +108,13 @@ def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int, float]:
 def _answer(trials: Sequence[_Trial], found: RecompileFixes, skipped: int) -> WhatIf:
     ranked = sorted(trials, key=_rank)
     results = tuple(result for _, result in ranked)
-    fewest = min((_score(result) for trial, result in ranked if _is_comparable(trial, result)), default=None)
+    # Warming up doesn't count every compile.
+    comparable = [
+        result
+        for trial, result in ranked
+        if result.compiles is not None and result.outputs != "different" and not joined_change(trial).warm_up
+    ]
+    fewest = min(map(_score, comparable), default=None)
     binding, conclusion = _conclusion(results, fewest)
     return WhatIf(
         results=results,
@@ -140,11 +143,6 @@ def _conclusion(ranked: Sequence[TrialResult], fewest: _Score | None) -> tuple[t
     answer = f"Fixing {_names(best)} alone {how}: {_saved(base, best)}."
     compared = "".join(f" Fixing {_names(result)} alone: {_saved(base, result)}." for result in others)
     return best.remedies[0].addresses, answer + compared
-
-
-def _is_comparable(trial: Together, result: TrialResult) -> bool:
-    """It keeps results, and counts every compile: warming up doesn't."""
-    return result.compiles is not None and result.outputs != "different" and not joined_change(trial).warm_up
 
 
 def _score(result: TrialResult) -> _Score:

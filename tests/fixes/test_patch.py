@@ -142,14 +142,14 @@ def test_lines_behind_an_edit_are_followed_back() -> None:
     lines = LineMap(BASE, edited(IMPORT, SECOND))
     assert [lines.to_before(line) for line in range(1, 14)] == [1, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11]
     assert [line for line in range(1, 14) if lines.is_changed_after(line)] == [2, 7, 8]
-    assert [line for line in range(1, 14) if lines.is_changed_before(line)] == [6]
+    assert [line for line in range(1, 14) if lines.range_start(line) is not None] == [6]
 
 
 def test_a_removed_line_is_changed_before_and_nowhere_after() -> None:
     lines = LineMap(BASE, edited((b"        print(2)\n", b"")))
     assert [lines.to_before(line) for line in range(4, 9)] == [4, 5, 7, 8, 9]
     assert not any(lines.is_changed_after(line) for line in range(1, 10))
-    assert [line for line in range(1, 10) if lines.is_changed_before(line)] == [6]
+    assert [line for line in range(1, 10) if lines.range_start(line) is not None] == [6]
 
 
 def test_a_line_added_above_the_first_is_followed_to_the_first() -> None:
@@ -172,7 +172,7 @@ def test_an_unchanged_line_is_followed_to_the_same_text(before: bytes, after: by
     kept = [line for line in range(1, len(new) + 1) if not found.is_changed_after(line)]
     assert [old[found.to_before(line) - 1] for line in kept] == [new[line - 1] for line in kept]
     followed = [found.to_before(line) for line in kept]
-    assert followed == [line for line in range(1, len(old) + 1) if not found.is_changed_before(line)]
+    assert followed == [line for line in range(1, len(old) + 1) if found.range_start(line) is None]
     assert all(1 <= found.to_before(line) <= max(len(old), 1) for line in range(1, len(new) + 1))
 
 

@@ -65,7 +65,8 @@ def _clones(source: SourceFile, copied: cst.BaseExpression) -> cst.BaseExpressio
         case cst.Attribute() | cst.Name():
             kind, is_plain = _kind(source, copied)
             if kind:
-                return _each(copied, kind, ".clone()" if is_plain else ".detach().clone()")
+                chain = ".clone()" if is_plain else ".detach().clone()"
+                return expression(_EACH[kind].format(chain=chain), copied=copied)
         case _:
             decline_if(not is_tensor(source, copied) and not isinstance(copied, cst.Subscript), _NOT_A_TENSOR)
     return method_call(copied, *(["clone"] if method_name(source, copied) == "detach" else ["detach", "clone"]))
@@ -100,13 +101,13 @@ def _kind_of(source: SourceFile, value: cst.BaseExpression | None) -> tuple[str,
     is_all = is_whole and all(is_tensor(source, part) for part in parts)
     decline_if(not is_all, "not everything in the container is a tensor")
     is_comp = isinstance(value, cst.BaseComp)
-    is_plain = not is_comp and all(_is_made(source, part) for part in parts)
+    is_plain = not is_comp and all(
+        isinstance(part, cst.Call)
+        and dotted_name(source, part).rpartition(".")[0] == "torch"
+        and "requires_grad" not in source.code(part)
+        for part in parts
+    )
     return type(value).__name__.lower().removesuffix("comp"), is_plain
-
-
-def _is_made(source: SourceFile, value: cst.BaseExpression) -> bool:
-    is_torch = isinstance(value, cst.Call) and dotted_name(source, value).rpartition(".")[0] == "torch"
-    return is_torch and "requires_grad" not in source.code(value)
 
 
 def _annotated(given: cst.Param) -> str:
@@ -124,10 +125,6 @@ def _annotated(given: cst.Param) -> str:
 
 def _is_tensor_type(node: cst.BaseExpression) -> bool:
     return (dotted(node) or "").rpartition(".")[2] == "Tensor"
-
-
-def _each(copied: cst.BaseExpression, kind: str, chain: str) -> cst.BaseExpression:
-    return expression(_EACH[kind].format(chain=chain), copied=copied)
 
 
 def _cloned_display(source: SourceFile, display: cst.List | cst.Tuple | cst.Dict) -> cst.BaseExpression:

@@ -175,7 +175,8 @@ class _Number:
         is_quoted = any(text.strip("rbuRBU\"'") == self.name for text in strings)
         decline_if(is_quoted, f'the file has "{self.name}" as a string, so it may be read or set by name')
         named = matchers.findall(self.source.tree, matchers.Attribute(attr=matchers.Name(self.name)))
-        others = [node for node in named if definition not in self.source.parents(node) and not self._is_called(node)]
+        calls = {call.func for call in calls_in(self.source.tree)}
+        others = [node for node in named if definition not in self.source.parents(node) and node not in calls]
         written = {node: self._write(node) for node in others}
         writes = [write for write in dict.fromkeys(written.values()) if write is not None]
         is_float = any("." in value or "e" in value for value in values) or any(
@@ -219,10 +220,6 @@ class _Number:
         is_plain = isinstance(value, cst.Integer | cst.Float | cst.Name) and not isinstance(node, cst.AugAssign)
         target = _target(node)
         return is_plain and target is not None and self.source.code(target) == f"self.{self.name}"
-
-    def _is_called(self, node: cst.CSTNode) -> bool:
-        parent = self.source.parent(node)
-        return isinstance(parent, cst.Call) and parent.func is node
 
     def _write(self, node: cst.CSTNode) -> _Set | None:
         """The statement that writes the attribute that a node names; None if the node is read."""
