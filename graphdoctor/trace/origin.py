@@ -98,12 +98,19 @@ def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
         if resume is None:
             kept.append(entry)
             continue
-        # Only torch's wrappers can be between the function and its resume function.
-        below = next((at for at in reversed(range(len(kept))) if kept[at].origin != "torch"), None)
-        if below is not None and (kept[below].file, kept[below].function) == (entry.file, resume[1]):
-            del kept[below:]
-        kept.append(entry.model_copy(update={"function": resume[1]}))
+        function = resume[1]
+        while kept and kept[-1].origin == "torch" and _leads_to(kept, entry, function):
+            kept.pop()
+        if kept and (kept[-1].file, kept[-1].function) == (entry.file, function):
+            kept.pop()
+        kept.append(entry.model_copy(update={"function": function}))
     return tuple(kept)
+
+
+def _leads_to(kept: list[StackEntry], entry: StackEntry, function: str) -> bool:
+    """Whether only torch's wrappers are between the function and its resume function."""
+    below = next((item for item in reversed(kept) if item.origin != "torch"), None)
+    return below is not None and (below.file, below.function) == (entry.file, function)
 
 
 _CALLED = re.compile(r"(?<![\w.])fn(?=[.\[]|$)")

@@ -188,11 +188,11 @@ class LogFile:
 
     def part(self, start: int, count: int) -> bytes:
         """Some of the log's bytes: fewer than asked for where it ends, or can't be read further."""
-        found = b""
+        found = bytearray()
         with suppress(CutStreamError), self.open(start) as stream:
             while read := stream.read(min(count - len(found), _PART_BYTES)):
                 found += read
-        return found
+        return bytes(found)
 
 
 def local_log(path: Path, name: str | None = None) -> LogFile:
