@@ -52,8 +52,7 @@ _COUNTS = {
 
 def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
     """What was tried, as a tree."""
-    parts = tuple(_parts(diagnosis, is_written=is_written))
-    return View(tuple(words.title_parts(diagnosis.recording)), "fixes", parts, diagnosis.graphdoctor_version)
+    return words.diagnosis_view(diagnosis, "fixes", _parts(diagnosis, is_written=is_written))
 
 
 def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:

@@ -166,22 +166,14 @@ def document(
         # A picture loads nothing: each text has its length, so any monospace font does.
         return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
 
-    is_drawn = page is not None
-    drawn = {"needs_guards": is_drawn or needs_guards, "needs_picture": is_drawn, "is_page": is_drawn}
-    return Document(
-        label,
-        (
-            _text(show, needs_guards=needs_guards),
-            _json(facts, needs_guards=needs_guards),
-            Format("html", html, (".html", ".htm"), **drawn),
-            Format("markdown", markdown, (".md",), needs_guards=needs_guards),
-            Format("svg", svg, (".svg",), needs_guards=needs_guards),
-            *more,
-        ),
-    )
+    drawn = dict.fromkeys(("needs_guards", "needs_picture", "is_page"), page is not None)
+    pages = Format("html", html, (".html", ".htm"), **drawn)
+    trees = (pages, Format("markdown", markdown, (".md",)), Format("svg", svg, (".svg",)))
+    formats = (_text(show), _json(facts), *trees, *more)
+    return Document(label, tuple(replace(each, needs_guards=each.needs_guards or needs_guards) for each in formats))
 
 
-def _text(show: Callable[[C, Console, RenderOptions], None], *, needs_guards: bool = False) -> Format[C]:
+def _text(show: Callable[[C, Console, RenderOptions], None]) -> Format[C]:
     def render(content: C, options: RenderOptions) -> str:
         from rich.console import Console
 
@@ -190,16 +182,16 @@ def _text(show: Callable[[C, Console, RenderOptions], None], *, needs_guards: bo
         show(content, console, options)
         return console.file.getvalue() if isinstance(console.file, StringIO) else ""
 
-    return Format("text", render, (".txt", ".text"), needs_guards=needs_guards)
+    return Format("text", render, (".txt", ".text"))
 
 
-def _json(facts: Callable[[C], object] | None = None, *, needs_guards: bool = False) -> Format[C]:
+def _json(facts: Callable[[C], object] | None = None) -> Format[C]:
     def render(content: C, _: RenderOptions) -> str:
         from graphdoctor.views.json import json_text
 
         return json_text(content if facts is None else facts(content))
 
-    return Format("json", render, (".json",), needs_guards=needs_guards)
+    return Format("json", render, (".json",))
 
 
 def _either(names: Sequence[str]) -> str:
@@ -222,7 +214,7 @@ def _diagnosis(view: Callable[[Diagnosis, RenderOptions], View], *, needs_guards
     return document(
         "a diagnosis",
         lambda result, options: view(result.diagnosis, options),
-        Format("chrome-trace", chrome_trace, needs_guards=needs_guards, needs_picture=True),
+        Format("chrome-trace", chrome_trace, needs_picture=True),
         facts=lambda result: result.diagnosis,
         page=page,
         needs_guards=needs_guards,

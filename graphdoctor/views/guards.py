@@ -31,7 +31,7 @@ from graphdoctor.views.parts import (
     View,
     columns,
 )
-from graphdoctor.views.words import base_name, clusters, other_gaps, short_place, title_parts, unknown_section
+from graphdoctor.views.words import base_name, clusters, diagnosis_view, other_gaps, short_place, unknown_section
 
 _MOST_PARTS = 24
 _MOST_SETS = 12
@@ -63,8 +63,7 @@ VARIES = "different in each"
 
 def guards_view(diagnosis: Diagnosis) -> View:
     """The guards of a diagnosis that has some; findings about anything else are only counted."""
-    parts = tuple(_parts(diagnosis, diagnosis.recording.guards or Guards()))
-    return View(tuple(title_parts(diagnosis.recording)), "guards", parts, diagnosis.graphdoctor_version)
+    return diagnosis_view(diagnosis, "guards", _parts(diagnosis, diagnosis.recording.guards or Guards()))
 
 
 def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:

@@ -31,7 +31,7 @@ from graphdoctor.views.parts import (
     columns,
     joined,
 )
-from graphdoctor.views.words import clusters, few_text, other_gaps, short_place, step, title_parts, unknown_section
+from graphdoctor.views.words import clusters, diagnosis_view, few_text, other_gaps, short_place, step, unknown_section
 
 _MOST_RECOMPILES = 60
 _MOST_IDS = 3
@@ -88,8 +88,7 @@ _ADVICE: tuple[tuple[Outcome, tuple[str, ...], str], ...] = (
 
 def recompiles_view(diagnosis: Diagnosis) -> View:
     """The recompiles and their causes; findings about anything else are left out."""
-    parts = tuple(_parts(diagnosis))
-    return View(tuple(title_parts(diagnosis.recording)), "recompiles", parts, diagnosis.graphdoctor_version)
+    return diagnosis_view(diagnosis, "recompiles", _parts(diagnosis))
 
 
 def _parts(diagnosis: Diagnosis) -> Iterator[Block]:
@@ -226,7 +225,7 @@ def _outputs(result: TrialResult) -> Cell:
 def variations_view(diagnosis: Diagnosis) -> View:
     """Which changes to the first call cause recompiles; findings are left out."""
     parts = (*partial_note(diagnosis), *variation_parts(diagnosis), unknown_section(other_gaps(diagnosis)))
-    return View(tuple(title_parts(diagnosis.recording)), "variations", parts, diagnosis.graphdoctor_version)
+    return diagnosis_view(diagnosis, "variations", parts)
 
 
 def variation_parts(diagnosis: Diagnosis) -> Iterator[Block]:

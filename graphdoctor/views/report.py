@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,14 +62,8 @@ def report_view(diagnosis: Diagnosis, picture: Picture | None = None, *, root: P
         from graphdoctor.views.html.page import Page
 
         page = Page(diagnosis, picture, root or Path.cwd())
-    links = {} if page is None else page.links
-    return View(
-        tuple(words.title_parts(diagnosis.recording)),
-        "report",
-        tuple(_parts(diagnosis, page)),
-        diagnosis.graphdoctor_version,
-        links,
-    )
+    view = words.diagnosis_view(diagnosis, "report", _parts(diagnosis, page))
+    return view if page is None else replace(view, links=page.links)
 
 
 def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:

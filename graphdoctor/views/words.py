@@ -18,7 +18,7 @@ from graphdoctor.facts.wording import (
     speed_text,
     without_middle,
 )
-from graphdoctor.views.parts import Note, Place, Row, Rows, Section, Span, Tone
+from graphdoctor.views.parts import Block, Note, Place, Row, Rows, Section, Span, Tone, View
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
@@ -78,6 +78,11 @@ def title_parts(found: Recording | Side) -> list[str]:
     parts += [f"{name}={value}" for name, value in others.items() if value not in (None, False)]
     regional = [": ".join(filter(None, ("regional", ", ".join(target.regions))))] if target.is_regional else []
     return [*parts, *_changes(target), *regional]
+
+
+def diagnosis_view(diagnosis: Diagnosis, kind: str, parts: Iterable[Block]) -> View:
+    """Parts about a diagnosis, or a part of it, as a document."""
+    return View(tuple(title_parts(diagnosis.recording)), kind, tuple(parts), diagnosis.graphdoctor_version)
 
 
 def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -> tuple[str, ...]:
