@@ -8,11 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class LogBegun:
-    """A log that is followed from now on.
-
-    Args:
-        name: Its name.
-    """
+    """A log that is followed from now on."""
 
     name: str
 
@@ -22,7 +18,6 @@ class LogStartedOver:
     """A log whose earlier content is gone; its counts begin anew.
 
     Args:
-        name: Its name.
         why: ``replaced``: another file or other content is in its place; ``truncated``: it's shorter than before;
             ``gone``: there is no file.
     """
@@ -33,12 +28,7 @@ class LogStartedOver:
 
 @dataclass(frozen=True)
 class Writer:
-    """The process that a fact is about.
-
-    Args:
-        log: Name of its log.
-        rank: Its rank; None if unknown.
-    """
+    """The process that a fact is about, by its log; its rank is None if unknown."""
 
     log: str
     rank: int | None
@@ -46,13 +36,9 @@ class Writer:
 
 @dataclass(frozen=True)
 class BreakSeen:
-    """The first break at a line.
+    """The first break at a line; None where torch doesn't say which.
 
     Args:
-        writer: Where.
-        compile_id: In which compile.
-        file: The line's file; None if torch doesn't say.
-        line: The line, from 1.
         reason: torch's name for it, or its first words.
         is_skip: Whether torch runs the whole frame eagerly.
     """
@@ -70,13 +56,8 @@ class RecompileSeen:
     """A recompile, or a call that was over the recompile limit.
 
     Args:
-        writer: Where.
-        compile_id: The new compile.
-        function: The function's name; None if unknown.
         resumes_at: The line from which it resumes; None for a function from its beginning.
         expression: The value that changed, in the user's words; None if torch doesn't say.
-        old: What it was; None if unknown.
-        new: What it is; None if unknown.
         is_over_limit: Whether torch gives up and runs the function eagerly from now on.
     """
 
@@ -95,15 +76,7 @@ Seen = LogBegun | LogStartedOver | BreakSeen | RecompileSeen
 
 @dataclass(frozen=True)
 class Counts:
-    """What one process has done so far.
-
-    Args:
-        compiles: Compiles that began.
-        graphs: Graphs.
-        break_sites: Lines that broke a graph.
-        recompiles: Recompiles.
-        compile_s: Time of the compiles that ended; None if torch told the time of none of them.
-    """
+    """What one process has done so far; None if torch told the time of no compile that ended."""
 
     compiles: int = 0
     graphs: int = 0
@@ -114,12 +87,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class SoFar:
-    """What the logs hold so far.
-
-    Args:
-        logs: Number of logs.
-        processes: Each process that has compiled something.
-    """
+    """What so many logs hold so far, by each process that has compiled something."""
 
     logs: int
     processes: tuple[Counts, ...]

@@ -33,13 +33,9 @@ class TrialCounts:
 
 @dataclass(frozen=True)
 class DecidedTrial:
-    """What one trial showed.
+    """What one trial of a fix showed: the verdict by ``file:line`` of each finding that it is for.
 
-    Args:
-        number: Its number, as in ``TrialCounts``.
-        title: The fix.
-        verdicts: ``file:line`` of each finding that it is for, with the verdict.
-        backend: The backend that it ran under; None if that is the user's.
+    Its backend is None if that is the user's.
     """
 
     number: int
@@ -50,14 +46,7 @@ class DecidedTrial:
 
 @dataclass(frozen=True)
 class TimedPrograms:
-    """What timing two programs showed.
-
-    Args:
-        number: Its number, as in ``TrialCounts``.
-        backend: The backend of both.
-        times: The times; None if they couldn't be measured.
-        reason: Why they couldn't, as a clause.
-    """
+    """What timing two programs with one backend showed: the times, or why there are none, as a clause."""
 
     number: int
     backend: str
@@ -67,13 +56,7 @@ class TimedPrograms:
 
 @dataclass(frozen=True)
 class DecidedStep:
-    """What one step of a search showed.
-
-    Args:
-        step: The step.
-        best_us: What a call takes in the best way so far, in microseconds; None if unknown.
-        eager_us: The same in eager mode.
-    """
+    """What one step of a search showed, and what a call takes in the best way so far and in eager mode."""
 
     step: CureStep
     best_us: float | None

@@ -30,38 +30,26 @@ def diagnosed(facts: Recording) -> Diagnosis:
     return diagnose(facts, RULES, root=Path("/project"), version="0")
 
 
-def test_resume_functions_that_follow_from_one_changed_size_are_one_recompile() -> None:
+def test_what_one_change_caused_in_one_call_is_one_recompile() -> None:
     carried = change(expression="(value from line 11).shape[0]", source="L['___stack0']")
-    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", carried), recompiled("2/1", BATCH)) == [
-        ("0/1", "1/1", "2/1")
-    ]
-
-
-def test_a_size_computed_from_the_changed_one_follows_by_its_factor() -> None:
     flat = change(expression="y.shape[0]", old="32", new="64", source="L['y']")
     other = change(expression="y.shape[0]", old="32", new="33", source="L['y']")
-    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", flat)) == [("0/1", "1/1")]
-    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", other)) == [("0/1",), ("1/1",)]
-
-
-def test_a_batch_size_that_another_function_has_as_an_int_follows() -> None:
     number = change("number", "batch_size", "4", "8", source="L['batch_size']")
-    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", number)) == [("0/1", "1/1")]
-
-
-def test_a_value_of_its_own_does_not_follow() -> None:
-    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", BATCH, STEP)) == [("0/1",), ("1/1",)]
-
-
-def test_another_call_is_another_recompile() -> None:
-    assert events_of(recompiled("0/1", BATCH), recompiled("1/1", BATCH, call=3)) == [("0/1",), ("1/1",)]
-
-
-def test_without_numbered_calls_the_calling_line_tells_calls_apart() -> None:
     here, there = (entry(3, "net(x)"), entry(10)), (entry(4, "net(y)"), entry(10))
-    first = recompiled("0/1", BATCH, call=None, stack=here)
-    assert events_of(first, recompiled("1/1", BATCH, call=None, stack=here)) == [("0/1", "1/1")]
-    assert events_of(first, recompiled("1/1", BATCH, call=None, stack=there)) == [("0/1",), ("1/1",)]
+    first, unnumbered = recompiled("0/1", BATCH), recompiled("0/1", BATCH, call=None, stack=here)
+    follow, apart = [("0/1", "1/1")], [("0/1",), ("1/1",)]
+    assert events_of(first, recompiled("1/1", carried), recompiled("2/1", BATCH)) == [("0/1", "1/1", "2/1")]
+    cases = {
+        "a size computed from it, by its factor": (first, recompiled("1/1", flat), follow),
+        "another factor": (first, recompiled("1/1", other), apart),
+        "an int of another function": (first, recompiled("1/1", number), follow),
+        "a value of its own beside it": (first, recompiled("1/1", BATCH, STEP), apart),
+        "another call": (first, recompiled("1/1", BATCH, call=3), apart),
+        "the same calling line": (unnumbered, recompiled("1/1", BATCH, call=None, stack=here), follow),
+        "another calling line": (unnumbered, recompiled("1/1", BATCH, call=None, stack=there), apart),
+    }
+    wanted = {name: events for name, (*_, events) in cases.items()}
+    assert {name: events_of(one, again) for name, (one, again, _) in cases.items()} == wanted
 
 
 def test_without_numbered_calls_another_function_at_the_same_depth_is_another_call() -> None:

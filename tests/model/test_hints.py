@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import zip_longest
 from pathlib import Path
 from typing import get_args
+
+from syrupy.assertion import SnapshotAssertion
 
 import graphdoctor.probe
 from graphdoctor.facts.hints import (
@@ -24,90 +27,39 @@ from tests.each import for_each
 PROBE = Path(graphdoctor.probe.__file__).parent
 SURFACES = {"command line": COMMAND_LINE, "configuration": CONFIGURATION, "Python": PYTHON}
 VALUES = {
-    "looked_for": ["example_inputs()", "dummy_inputs"],
-    "near": [],
-    "known": [],
-    "tensors": [],
-    "timeout_s": 2.5,
-    "phase": "call 2",
-    "status": 1,
+    "looked_for": [["example_inputs()", "dummy_inputs"]],
+    "near": [[], ["torch.b"]],
+    "known": [[], ["eager", "inductor"]],
+    "tensors": [[], ["x [34, 16]", "edges [2, 156]"], [f"x{number}" for number in range(9)]],
+    "timeout_s": [2.5],
+    "phase": ["call 2", None],
+    "status": [1],
+    "error": ["No.", "too lo…"],
+    "name": ["torch.a"],
+    "value": [3],
+    "default": [False],
+    "batch": [8, None],
+    "is_module": [True, False],
 }
+"""Values that matter; any text for others."""
 
 
-def values_of(code: str) -> dict:
-    return {name: VALUES.get(name, f"<{name}>") for name in HINT_VALUES[code]}
-
-
-def test_each_code_has_values():
+def test_what_each_code_says_on_each_surface(snapshot: SnapshotAssertion):
     assert set(HINT_VALUES) == set(get_args(HintCode))
-
-
-@for_each("surface", SURFACES)
-@for_each("code", HINT_VALUES)
-def test_each_code_has_words_on_each_surface(code, surface):
-    message, hint = words(code, values_of(code), SURFACES[surface])
-    assert message.endswith((".", "…"))
-    assert hint is not None
-    for name, value in values_of(code).items():
-        if name in ("callable", "device", "error", "input", "python", "type"):
-            assert str(value) in f"{message} {hint}"
-    if surface != "command line":
-        assert not re.search(r"--[a-z]", f"{message} {hint}")
-
-
-@for_each(
-    "surface, hint",
-    [
-        ("command line", "Pass --input, such as --input 'f32[8,128]', or add"),
-        ("configuration", 'Give the target inputs = ["f32[8,128]"] in pyproject.toml, or add'),
-    ],
-)
-def test_inputs_are_asked_for_where_they_can_be_given(surface, hint):
-    assert words("no_inputs", values_of("no_inputs"), SURFACES[surface])[1].startswith(hint)
-
-
-@for_each(
-    "surface, message, hint",
-    [
-        ("command line", "--config torch.a=3: it takes bool", "Write --config torch.a=False."),
-        ("configuration", 'config = { "torch.a" = 3 }: it takes bool', 'Write config = { "torch.a" = false }.'),
-        ("Python", "torch.a = 3: it takes bool", "Write torch.a = False."),
-    ],
-)
-def test_a_setting_is_written_as_it_is_given_there(surface, message, hint):
-    said = words("config_type", {"name": "torch.a", "value": 3, "type": "bool", "default": False}, SURFACES[surface])
-    assert said == (f"{message}, and is False by default.", hint)
-
-
-def test_a_text_of_torch_gets_one_period():
-    assert words("unusable_device", {"device": "x", "error": "No."}, COMMAND_LINE)[0].endswith("here: No.")
-
-
-@for_each(
-    "surface, message, hint",
-    [
-        ("command line", "--batch 8: it isn't clear", "Pass --input, such as --input 'f32[8,128]', or make"),
-        ("configuration", "batch = 8: it isn't clear", 'Give the target inputs = ["f32[8,128]"] in pyproject.toml, or'),
-    ],
-)
-def test_sizes_that_show_no_batch_are_named(surface, message, hint):
-    said = words("no_batch", {"batch": 8, "tensors": ["x [34, 16]", "edges [2, 156]"]}, SURFACES[surface])
-    assert said[0] == f"{message} which size is the batch in x [34, 16], edges [2, 156]."
-    assert said[1].startswith(hint)
-
-
-def test_a_call_without_tensors_has_no_batch():
-    message, _ = words("no_batch", {"batch": 8, "tensors": []}, COMMAND_LINE)
-    assert message == "--batch 8: the call has no tensor with a batch dim."
-
-
-def test_of_many_tensors_the_first_are_named():
-    message, _ = words("no_batch", {"batch": 8, "tensors": [f"x{number}" for number in range(9)]}, COMMAND_LINE)
-    assert message.endswith(" in x0, x1, x2, x3, x4, x5, ….")
-
-
-def test_near_names_are_offered():
-    assert words("unknown_config", {"name": "torch.a", "near": ["torch.b"]}, COMMAND_LINE)[1] == "Did you mean torch.b?"
+    lines = []
+    for code, names in HINT_VALUES.items():
+        cases = zip_longest(*(VALUES.get(name, [f"<{name}>"]) for name in names)) if names else [()]
+        for case in cases:
+            values = {
+                name: VALUES.get(name, [f"<{name}>"])[0] if value is None and name not in ("phase", "batch") else value
+                for name, value in zip(names, case, strict=True)
+            }
+            for surface, where in SURFACES.items():
+                message, hint = words(code, values, where)
+                assert message.endswith((".", "…"))
+                assert surface == "command line" or not re.search(r"--[a-z]", f"{message} {hint}")
+                lines.append(f"{code} ({surface}): {message}\n    {hint}")
+    assert "\n".join(lines) == snapshot
 
 
 def test_an_end_is_worded_for_another_surface():

@@ -10,6 +10,7 @@ from typing import Literal
 
 from graphdoctor.facts.diagnosis import Cost, Finding, FrameReport, FrameState, GraphReport, RecompileReport
 from graphdoctor.facts.fixes import TriedFix
+from graphdoctor.facts.recompiles import RecompileCause
 from graphdoctor.facts.recording import Compile, CompileOutcome, Recording
 from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosis.findings import location_of
@@ -17,6 +18,7 @@ from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingView
 
 _BREAK = "GD1"
 _RECOMPILE = "GD2"
+_UNKNOWN = RecompileCause(nearest=None, entry_count=None, changes=(), is_exact=False)
 _GRAVEST_FIRST: tuple[tuple[CompileOutcome, FrameState], ...] = (
     ("limit", "over_limit"),
     ("skipped", "skipped"),
@@ -112,23 +114,23 @@ def recompile_reports(view: RecordingView, findings: Sequence[Finding], root: Pa
     }
     for event in view.events:
         first = event.compiles[0]
-        cause = first.cause
+        cause = first.cause or _UNKNOWN
         finding = by_compile.get(first.compile_id)
         yield RecompileReport(
             compile_ids=tuple(compile_.compile_id for compile_ in event.compiles),
             function=event.frame.described,
-            cause=cause.changes if cause else (),
-            hidden_change_count=cause.hidden_change_count if cause else 0,
+            cause=cause.changes,
+            hidden_change_count=cause.hidden_change_count,
             followed_in=tuple(dict.fromkeys(frame.described for frame in event.frames[1:])),
             call_index=event.call_index,
             call_site=location_of(event.call_site, root) if event.call_site else None,
-            loop_values=cause.loop_values if cause else {},
-            also_changed=cause.also_changed if cause else (),
-            nearest=cause.nearest if cause else None,
+            loop_values=cause.loop_values,
+            also_changed=cause.also_changed,
+            nearest=cause.nearest,
             cost_s=event.cost_s,
             backend_s=event.backend_s,
             is_over_limit=event.is_over_limit,
-            is_exact=cause.is_exact if cause else False,
+            is_exact=cause.is_exact,
             fingerprint=finding.fingerprint if finding else None,
         )
 
