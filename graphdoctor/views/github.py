@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from graphdoctor.facts.diagnosis import Severity
 from graphdoctor.facts.wording import counted, without_middle
@@ -22,11 +22,7 @@ _SHOWN = 10
 """How many annotations of each kind GitHub shows for one step."""
 _MOST_CHARACTERS = 800
 """Of a line."""
-_LEVELS: dict[Severity, Literal["error", "warning", "notice"]] = {
-    "error": "error",
-    "warning": "warning",
-    "info": "notice",
-}
+_LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "notice"}
 
 
 def render_github(annotations: Iterable[Annotation], *, root: Path | None = None) -> str:
@@ -70,8 +66,9 @@ def _command(found: Annotation, seen: list[str], root: Path | None) -> tuple[Sev
         file, shown = project_line(found.finding, root) or (None, None)
         if shown is not None:
             properties |= {"file": file, "line": shown.line, "endLine": shown.line}
-            properties |= {} if shown.column is None else {"col": shown.column}
-            properties |= {} if shown.column is None or shown.end_column is None else {"endColumn": shown.end_column}
+            if shown.column is not None:
+                columns = {"col": shown.column, "endColumn": shown.end_column}
+                properties |= {name: column for name, column in columns.items() if column is not None}
         if shown is not location:
             lines.append(f"In {location.shown_file}:{location.line}, {location.function}.")
         if seen:

@@ -17,7 +17,7 @@ from graphdoctor.facts.reading import plain
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import PAGES
 from graphdoctor.views.annotations import Annotation, Place, annotations_of, file_place, place_of
-from graphdoctor.views.edits import edits_of
+from graphdoctor.views.edits import Replacement, edits_of
 from graphdoctor.views.json import json_text
 from graphdoctor.views.words import place_text, worth_trying
 
@@ -254,20 +254,14 @@ def _fixes(fixes: Sequence[Fix], root: Path | None) -> Iterator[_Json]:
         changes = [
             {
                 "artifactLocation": _artifact(file_place(path, root)),
-                "replacements": [
-                    {
-                        "deletedRegion": {
-                            "startLine": each.line,
-                            "startColumn": 1,
-                            "endLine": each.end_line,
-                            "endColumn": each.end_column,
-                        }
-                    }
-                    | ({"insertedContent": {"text": each.text}} if each.text else {})
-                    for each in replacements
-                ],
+                "replacements": list(map(_replacement, replacements)),
             }
             for path, replacements in edits_of(fix.diff or "").items()
         ]
         if changes:
             yield {"description": _message(f"{fix.title} ({fix.verdict})"), "artifactChanges": changes}
+
+
+def _replacement(found: Replacement) -> _Json:
+    region = {"startLine": found.line, "startColumn": 1, "endLine": found.end_line, "endColumn": found.end_column}
+    return {"deletedRegion": region} | ({"insertedContent": {"text": found.text}} if found.text else {})

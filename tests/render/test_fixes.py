@@ -21,6 +21,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.fixes import fixes_view, outcome
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from graphdoctor.views.terminal import write_view
+from tests.each import for_each
 from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
 from tests.views.outputs import on_terminal
 
@@ -213,39 +214,40 @@ def test_nobody_is_told_how_to_write_what_is_being_written() -> None:
     assert buffer.getvalue().splitlines()[-1] == outcome(treatment, diagnosis.recording.target)
 
 
-def test_one_setting_for_several_findings_is_one_fix() -> None:
+SETTING = "torch._dynamo.config.nested_graph_breaks = True"
+APPLIED = {"verdict": "verified", "is_applied": True}
+ONE_SETTING = [{"line": line, "title": "Nest", "snippet": SETTING, **APPLIED} for line in (12, 15)]
+IN_TWO_ROUNDS = (
+    {"line": 12, "diff": GUARD.replace("-11", "-8"), **APPLIED},
+    {"line": 15, "diff": GUARD, "verdict": "verified"},
+    {"line": 15, "diff": GUARD, "round": 2, "is_on_untouched": False, **APPLIED},
+)
+NO_EDIT = LeftFinding(code="GD101", place="model.py:12", message="broken", reason="no edit: its result is used")
+
+
+@for_each(
+    "fixes, left, says",
+    [
+        # One setting for several findings, and a fix that was tried in two rounds, are one fix each.
+        (
+            [{"line": line, "title": "Nest", "snippet": SETTING, **APPLIED} for line in (12, 15)],
+            (),
+            "1 fix tried, 1 verified.",
+        ),
+        (IN_TWO_ROUNDS, (), "2 fixes tried, 2 verified."),
+        # Nothing that could be tried isn't called a suggestion, nor are unsafe ones alone, without a reason.
+        ((), (NO_EDIT,), "There was no fix to try."),
+        (
+            [{"line": 12, "is_safe": False, "diff": GUARD, "reason": UNSAFE, "untried_cause": "unsafe"}],
+            (),
+            "No safe fix is known. --unsafe-fixes tries 1 unsafe fix.",
+        ),
+    ],
+)
+def test_the_headline_counts_each_fix_once(fixes: Any, left: tuple[LeftFinding, ...], says: str) -> None:
     known = facts(12, 15)
-    setting = "torch._dynamo.config.nested_graph_breaks = True"
-    fixes = tuple(
-        tried(known, line, kind="config", title="Nest", snippet=setting, verdict="verified", is_applied=True)
-        for line in (12, 15)
-    )
-    text = rendered(known, Treatment(tried=fixes, before=BEFORE, after=AFTER, settings=(setting,)))
-    assert "1 fix tried, 1 verified." in text
-    assert "The verified fix" in text
-
-
-def test_a_fix_that_was_tried_in_two_rounds_is_one() -> None:
-    known = facts(12, 15)
-    fixes = (
-        tried(known, 12, verdict="verified", diff=GUARD.replace("-11", "-8"), is_applied=True),
-        tried(known, 15, verdict="verified", diff=GUARD),
-        tried(known, 15, verdict="verified", diff=GUARD, round=2, is_on_untouched=False, is_applied=True),
-    )
-    text = rendered(known, Treatment(tried=fixes, before=BEFORE, after=AFTER))
-    assert "2 fixes tried, 2 verified." in text
-
-
-def test_nothing_that_could_be_tried_is_not_called_a_suggestion() -> None:
-    known = facts(12)
-    left = LeftFinding(code="GD101", place="model.py:12", message="broken", reason="no edit: its result is used")
-    text = rendered(known, Treatment(tried=(), before=BEFORE, left=(left,)))
-    assert "There was no fix to try." in text
+    tries = tuple(tried(known, **{"kind": "config", **fix}) for fix in fixes)
+    after = AFTER if any(fix.is_applied for fix in tries) else None
+    text = words(rendered(known, Treatment(tried=tries, before=BEFORE, after=after, left=left)))
+    assert says in text
     assert "Suggested" not in text
-
-
-def test_unsafe_ones_alone_are_not_called_suggestions_without_a_reason() -> None:
-    known = facts(12)
-    fix = tried(known, 12, is_safe=False, diff=GUARD, reason=UNSAFE, untried_cause="unsafe")
-    text = words(rendered(known, Treatment(tried=(fix,), before=BEFORE)))
-    assert "No safe fix is known. --unsafe-fixes tries 1 unsafe fix." in text
