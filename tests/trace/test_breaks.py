@@ -147,6 +147,7 @@ CONTEXTLIB = line("/lib/python3.11/contextlib.py", "self.gen = func(*args, **kwd
     "path, mechanism",
     [
         ((USER, MODULE, DDP), "ddp_forward"),
+        ((USER, line(r"C:\env\Lib\site-packages\torch\nn\parallel\distributed.py")), "ddp_forward"),
         ((USER, DDP, CONTEXTLIB, POLYFILL, CONTEXTLIB), "ddp_forward"),
         ((USER, MODULE, HOOK, FSDP), "fsdp_hook"),
         ((USER, MODULE, HOOK), "module_hook"),
@@ -161,11 +162,6 @@ def test_the_innermost_code_of_torch_below_the_program_decides(
     path: tuple[StackEntry, ...], mechanism: TorchMechanism | None
 ) -> None:
     assert mechanism_of(path, words()) == mechanism
-
-
-def test_windows_paths_are_known_too() -> None:
-    windows = line(r"C:\env\Lib\site-packages\torch\nn\parallel\distributed.py")
-    assert mechanism_of((USER, windows), words()) == "ddp_forward"
 
 
 def test_a_side_effect_belongs_to_checkpointing_only_inside_it() -> None:

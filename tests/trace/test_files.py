@@ -16,7 +16,6 @@ from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import CLEAN_TARGET, run_command
-from tests.each import for_each
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 ORIGINS = Origins(Environment(site_roots=("/env/lib/python3.11/site-packages",)))
@@ -42,11 +41,6 @@ def test_a_file_has_its_owner():
         SourceText(file="/project/model.py", text="x = 1\n"),
         SourceText(file=package, text=None, origin="third_party", package="transformers"),
     )
-
-
-@for_each("name", ["item", "break_in_try.bare"])
-def test_a_log_without_such_records_has_no_files(name):
-    assert kept(next(RECORDINGS.glob(f"*/{name}"))) == {}
 
 
 def test_a_file_that_one_process_had_no_room_for_is_taken_from_another(tmp_path):
