@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.machinery
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -17,7 +18,7 @@ from graphdoctor.executors.executor import Executor
 from graphdoctor.facts.base import Fact
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.result import Result
-from graphdoctor.rules.diagnosed import NOTHING_ELSE, Needs, RecordingPiece, chosen_stages, diagnose_on
+from graphdoctor.rules.diagnosed import NOTHING_ELSE, Needs, chosen_stages, diagnose_on, diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.documents import file_content, parsed_json, read_diagnosis, read_document
 from graphdoctor.trace.logs import logs_of
@@ -159,7 +160,8 @@ def diagnose_place(
 ) -> Result:
     """The diagnosis of whatever an argument names."""
     if place.kind != "document":
-        (result,) = diagnose_on(executor, [RecordingPiece(place.location, Path.cwd(), selection, needs, rank)])
+        piece = partial(diagnose_recording, place.location, selection, needs, root=Path.cwd(), rank=rank)
+        (result,) = diagnose_on(executor, [piece])
         return result
     if rank is not None:
         raise GraphDoctorError(f"{place.location} is a JSON document, which has no ranks.", hint="Leave out --rank.")
@@ -187,7 +189,10 @@ def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], e
     needs = Needs(guards=any(document.recording.guards is not None for document in documents.values()))
     sides = list(zip(places, ranks, strict=True))
     read = [(place, rank) for place, rank in sides if place not in documents]
-    pieces = [RecordingPiece(place.location, place.root or Path.cwd(), None, needs, rank) for place, rank in read]
+    pieces = [
+        partial(diagnose_recording, place.location, needs=needs, root=place.root or Path.cwd(), rank=rank)
+        for place, rank in read
+    ]
     results = dict(zip(read, diagnose_on(executor, pieces), strict=True))
     return [documents[place] if place in documents else results[place, rank].diagnosis for place, rank in sides]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,25 +69,6 @@ class StagesAsked:
 
 
 NOTHING_ELSE = Needs()
-
-
-@dataclass(frozen=True)
-class RecordingPiece:
-    """The work for one recording.
-
-    Args:
-        location: Where it is.
-        root: Paths under it are shown relative to it.
-        selection: Which findings to show; None for all.
-        needs: What else to read.
-        rank: Read this rank alone; None for all processes.
-    """
-
-    location: Location
-    root: Path
-    selection: Selection | None
-    needs: Needs
-    rank: int | None
 
 
 def import_ahead() -> None:
@@ -220,8 +202,8 @@ def chosen_stages(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[G
     return selected(found, stages=asked.stages, compile_ids=asked.compile_ids)
 
 
-def diagnose_on(executor: Executor, pieces: Sequence[RecordingPiece]) -> list[Result]:
-    """Read and diagnose recordings where an executor does that.
+def diagnose_on(executor: Executor, pieces: Sequence[partial[Result]]) -> list[Result]:
+    """Read and diagnose recordings where an executor does that; each piece is a call of ``diagnose_recording``.
 
     Raises:
         GraphDoctorError: One can't be read.
@@ -229,30 +211,22 @@ def diagnose_on(executor: Executor, pieces: Sequence[RecordingPiece]) -> list[Re
     from graphdoctor.executors.executor import Failure
 
     if executor.elsewhere is None and len(pieces) == 1:
-        return [diagnose_piece(pieces[0], executor)]
+        return [pieces[0](executor=executor)]
     found: dict[int, Result] = {}
-    for index, result in executor.run(diagnose_piece, pieces):
+    for index, result in executor.run(_made, pieces):
         if not isinstance(result, Failure):
             found[index] = result
         elif executor.elsewhere is None:
             # As if there had been one process: it may succeed, and raises what is wrong.
-            found[index] = diagnose_piece(pieces[index])
+            found[index] = pieces[index]()
         else:
-            where = f"{pieces[index].location} couldn't be read on {executor.elsewhere}"
+            where = f"{pieces[index].args[0]} couldn't be read on {executor.elsewhere}"
             raise GraphDoctorError(f"{where}: {result.reason.rstrip('.')}.")
     return [found[index] for index in range(len(pieces))]
 
 
-def diagnose_piece(piece: RecordingPiece, executor: Executor | None = None) -> Result:
-    """Read and diagnose one recording; a pure function of its piece.
-
-    Args:
-        piece: Which one.
-        executor: Reads large logs, on this machine; None for this process.
-    """
-    return diagnose_recording(
-        piece.location, piece.selection, piece.needs, root=piece.root, rank=piece.rank, executor=executor
-    )
+def _made(piece: partial[Result]) -> Result:
+    return piece()
 
 
 _EACH = 3
