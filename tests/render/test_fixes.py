@@ -229,11 +229,7 @@ NO_EDIT = LeftFinding(code="GD101", place="model.py:12", message="broken", reaso
     "fixes, left, says",
     [
         # One setting for several findings, and a fix that was tried in two rounds, are one fix each.
-        (
-            [{"line": line, "title": "Nest", "snippet": SETTING, **APPLIED} for line in (12, 15)],
-            (),
-            "1 fix tried, 1 verified.",
-        ),
+        (ONE_SETTING, (), "1 fix tried, 1 verified."),
         (IN_TWO_ROUNDS, (), "2 fixes tried, 2 verified."),
         # Nothing that could be tried isn't called a suggestion, nor are unsafe ones alone, without a reason.
         ((), (NO_EDIT,), "There was no fix to try."),
