@@ -68,16 +68,16 @@ class Place:
     @cached_property
     def small_statement(self) -> cst.BaseSmallStatement:
         """The only small statement on the line; if there are several, the one that contains the expression."""
-        suite = getattr(self.statement, "body", None)
-        line = suite if isinstance(suite, cst.SimpleStatementSuite) else self.statement
-        if not isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite):
-            raise DeclinedError("the line begins a compound statement")
-        around = [self.expression, *self.source.parents(self.expression)] if self.expression is not None else []
-        smalls = [small for small in line.body if any(node is small for node in around)]
-        # In `if x: f()`, the expression may be what is asked.
-        is_alone = len(line.body) == 1 and (line is self.statement or not around)
+        line = need(self.statement, cst.SimpleStatementLine, "the line begins a compound statement")
+        if len(line.body) == 1:
+            return line.body[0]
         several = "the line contains several statements and torch doesn't say which one it means"
-        return line.body[0] if is_alone else only(smalls, several)
+        return only(self.around_expression(line.body), several)
+
+    def around_expression(self, smalls: Sequence[cst.BaseSmallStatement]) -> list[cst.BaseSmallStatement]:
+        """Those of some small statements that contain the expression that torch points to."""
+        around = [self.expression, *self.source.parents(self.expression)] if self.expression is not None else []
+        return [small for small in smalls if any(node is small for node in around)]
 
     @cached_property
     def expression(self) -> cst.BaseExpression | None:

@@ -78,8 +78,7 @@ def guard_output(place: Place) -> Edit:
 
 
 def _guarded_line(place: Place) -> tuple[cst.Call, Change]:
-    line = need(place.statement, cst.SimpleStatementLine, "the line begins a compound statement")
-    small = place.small_statement
+    small, line = place.small_statement, need(place.statement, cst.SimpleStatementLine, "")
     call = _bare_call(place, small)
     smalls = list(line.body)
     functions = [

@@ -220,7 +220,11 @@ def remove_graph_break(place: Place) -> Edit:
     Unsafe even though results stay the same, because somebody put it there on purpose. A comment on its line goes with
     it; comments above it stay.
     """
-    small = place.small_statement
+    suite = getattr(place.statement, "body", None)
+    # In `if c: graph_break()`, the one after the colon.
+    smalls = suite.body if isinstance(suite, cst.SimpleStatementSuite) else ()
+    found = place.around_expression(smalls) or (smalls if place.expression is None and len(smalls) == 1 else ())
+    small = found[0] if found else place.small_statement
     decline_if(not matchers.matches(small, _BREAKS), "the line isn't a call that only breaks the graph")
     decline_if(place.source.function_of(small) is None, "the call isn't in a function")
     name = place.source.code(small.value.func)  # type: ignore[attr-defined]
