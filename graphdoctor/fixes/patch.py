@@ -217,11 +217,8 @@ def _path(path: str) -> str:
 class Candidate:
     """One thing that can be tried: an edit of a file as the program has it, or a change of the run.
 
-    Args:
-        snippet: What to write, for people; None for an edit of source, and if ``title`` has to do.
-        contains: Whether it contains a break rather than removing it.
-        name: Stable name of a change of the run, such as ``mark_dynamic x 0``.
-        addresses: The changed values that it is for, in the user's words.
+    ``snippet`` is None for an edit of source, and if ``title`` has to do; ``contains`` is for one that contains a break
+    rather than removing it; ``name`` is stable, such as ``mark_dynamic x 0``.
     """
 
     title: str

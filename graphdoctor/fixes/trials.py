@@ -161,11 +161,8 @@ class State:
 class Trials:
     """Makes trials of one target.
 
-    Args:
-        originals: Bytes of files as they were when first read; ``Sources`` fills it.
-        notes: What limits the verdicts, as sentences without a full stop.
-        trial_backend: The backend that trials compile with: the quickest, unless findings come from the user's.
-        rounding: Names of the replays that say what rounding is; None until results differ.
+    ``notes`` say what limits the verdicts, without a full stop. ``trial_backend`` is the quickest unless findings come
+    from the user's. ``rounding`` is None until results differ.
     """
 
     replays: Replays

@@ -20,11 +20,8 @@ from graphdoctor.fixes.source.values import Kind, Values
 class Spot:
     """A place where torch certainly breaks or recompiles.
 
-    Args:
-        torch_id: torch 2.13's id of the break; None for a recompile.
-        context: As much of torch's developer context as the rule needs.
-        subject: For a recompile, the value that changes.
-        is_frame_lost: The function runs eagerly from there on, or as a whole, wherever the spot is.
+    ``torch_id`` is torch 2.13's, None for a recompile, whose changed value is the ``subject``. If
+    ``is_frame_lost``, the function runs eagerly from there on, or as a whole.
     """
 
     code: str
