@@ -328,7 +328,6 @@ class Assembler:
         return graph.model_copy(update=update)
 
     def _parameters(self, compile_id: str) -> dict[str, str] | None:
-        """What the program calls the parameters among a graph's inputs, by input; None if they weren't recorded."""
         graphs = (seen.graph for seen in self._intake.graphs)
         inputs = next((graph.inputs for graph in graphs if graph.compile_id == compile_id), None)
         if inputs is None:

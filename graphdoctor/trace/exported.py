@@ -64,7 +64,6 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
 
 
 def _to_program(stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:
-    """A stack down to the program's innermost line; what torch does below it is torch's."""
     own = [number for number, entry in enumerate(stack) if entry.origin in PROGRAM_ORIGINS]
     return stack[: own[-1] + 1] if own else stack
 

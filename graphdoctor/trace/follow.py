@@ -1,8 +1,4 @@
-"""Follows logs while they are being written: what is new in them since the last look.
-
-Of what was read, one unfinished record of each process is kept, and what counting needs. A log that compresses its
-records is read once.
-"""
+"""Follows logs while they are being written: what is new since the last look; a compressed log is read once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Finds which files are trace logs: by their names where torch or graphdoctor chose them, else by what they hold.
-
-A file in which a launcher has put the process before each line, as torchrun does, is one log for each process.
-"""
+"""Finds which files are trace logs, and the log of each process in one whose lines a launcher has put a name before."""
 
 from __future__ import annotations
 
@@ -89,7 +86,6 @@ def _held(files: list[LogFile], folder: Folder) -> list[LogFile]:
 
 
 def _empty_of_ranks(files: Iterable[LogFile]) -> list[LogFile]:
-    """The empty files that are named after a rank: its log, if other files beside it are logs."""
     of_ranks = (file.seen() for file in files if not _is_named(file) and named_rank(file) is not None)
     return [file for file in of_ranks if file.size_bytes == 0]
 

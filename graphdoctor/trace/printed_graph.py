@@ -217,7 +217,6 @@ class _Reader:
         return False
 
     def _take_announced(self, statement: ast.stmt) -> bool:
-        """The value of a placeholder that isn't in the signature, which has the arguments before they are flattened."""
         match statement:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=None):
                 self._announced[name] = _value(annotation)
@@ -362,7 +361,6 @@ def dotted_path(expression: ast.expr) -> list[str] | None:
 
 
 def _value(annotation: ast.expr | None) -> str | None:
-    """What a node yields, as in ``GraphNode.value``; None if the annotation is a type."""
     if not (isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)):
         return None
     return _value_of(annotation.value)

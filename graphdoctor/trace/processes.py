@@ -1,7 +1,4 @@
-"""Finds which processes wrote which logs, from samples and record by record, and what to call them.
-
-A log can have several: a program and the process that it forked under an older torch, or a job's ranks put together.
-"""
+"""Finds which processes wrote which logs, of which a log can have several, and what to call them."""
 
 from __future__ import annotations
 

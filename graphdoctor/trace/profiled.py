@@ -1,9 +1,7 @@
 """Reads what a profile recorded: the graphs for which Inductor generated code, and a steady call kernel by kernel.
 
-Comes in: the probe's artifact of each such graph, and its events of the call. Goes out: ``Profiled``, each run of a
-kernel with the call in the generated code that it is. torch.profiler names kernels, the generated code calls them; both
-are in the same order. A generated kernel is found by its name. What a library runs is found by the operation that
-launched it, and where the profiler knows none, as in a CUDA graph, by its place between generated kernels.
+torch.profiler names kernels, the generated code calls them, both in the same order. A generated kernel is found by its
+name; what a library runs by the operation that launched it, or, if that is unknown, by its place between the others.
 """
 
 from __future__ import annotations

@@ -100,7 +100,6 @@ class Stages(Collector):
         self._graph_count += 1
 
     def _add_fused(self, record: Record) -> None:
-        """Ours comes before the generated code that it is about."""
         found = record.json()
         names = [operation["name"] for operation in found["operations"]]
         self._fused[record.compile_id] = tuple(

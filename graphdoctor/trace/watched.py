@@ -70,7 +70,6 @@ def _not_covered(called: Mapping[str, Any], watched: list[dict[str, Any]]) -> No
 
 
 def _slowed_us(watched: Iterable[Mapping[str, Any]], steady_us: float | None) -> Iterator[float]:
-    """What the profiler added to each call under it; unknown without a time to compare with."""
     for call in watched:
         if call["is_profiled"] and steady_us is not None and call["outcome"] == "steady":
             yield max(0.0, call["duration_us"] - steady_us)

@@ -18,7 +18,6 @@ from graphdoctor.facts.recording import Environment
 from graphdoctor.trace import chunks
 from graphdoctor.trace.chunks import read_chunk, records_of
 from graphdoctor.trace.grammar import LogDamage, Record
-from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.sections import Wanted
 from graphdoctor.trace.storage.log_file import local_log
 
@@ -113,14 +112,6 @@ def test_any_log_gives_the_same_wherever_it_is_cut(
         patch.setattr(chunks, "_LEAST_BYTES", 0)
         patch.setattr(chunks, "_CHUNK_BYTES", size)
         assert facts(read(path, Here())) == whole
-
-
-def test_a_recording_is_the_same_with_several_jobs(cut: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "_CHUNK_BYTES", 20_000)
-    for name in ("print_in_helper", "print_in_helper.bare"):
-        path = RECORDINGS / "2.13.0" / name
-        alone = read_recording(path, guards=True, picture=True)
-        assert read_recording(path, guards=True, picture=True, executor=Local(2)) == alone
 
 
 def test_a_log_that_is_small_or_compressed_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

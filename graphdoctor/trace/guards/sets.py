@@ -265,7 +265,6 @@ class _Words:
         return _GLOBALS if is_global else self._value(owner)
 
     def _is_module_internal(self, source: str) -> bool:
-        """Whether a source is part of how ``nn.Module`` works, not an attribute of the user's."""
         owner = _VALUE.search(source)
         is_module = owner is not None and (owner[0] in self._modules or _MODULE_FOLDERS.search(source) is not None)
         return owner is not None and is_module and _INTERNAL_TAIL.match(source[owner.end() :]) is not None

@@ -1,7 +1,4 @@
-"""Where logs can lie: files and folders of this machine, and whatever fsspec reads.
-
-Links in a folder are neither followed nor shown: a folder from elsewhere can have links to anything.
-"""
+"""Where logs can lie: here, or wherever fsspec reads. Links in a folder, which can lead anywhere, aren't followed."""
 
 from __future__ import annotations
 
