@@ -25,10 +25,14 @@ class Coverage(Fact):
     """The eager operations by name, most frequent first, at most 20."""
 
     @property
+    def op_count(self) -> int:
+        """All operations."""
+        return self.graph_ops + self.eager_ops
+
+    @property
     def share(self) -> float | None:
         """Graph operations divided by all operations, 0 to 1; None if the call has no tensor operation."""
-        total = self.graph_ops + self.eager_ops
-        return self.graph_ops / total if total else None
+        return self.graph_ops / self.op_count if self.op_count else None
 
 
 SteadyState = Literal["settled", "compiling", "over_limit", "never"]

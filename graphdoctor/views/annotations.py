@@ -151,8 +151,7 @@ def more_eager_texts(target: TargetCheck) -> Iterator[str]:
         if now.coverage is None or now.coverage_detail is None:
             yield f"coverage is unknown; {known}"
         else:
-            total = now.coverage_detail.graph_ops + now.coverage_detail.eager_ops
-            eager = f"{now.coverage_detail.eager_ops} of {total} operations run eagerly"
+            eager = f"{now.coverage_detail.eager_ops} of {now.coverage_detail.op_count} operations run eagerly"
             yield f"coverage is {percent(now.coverage)} ({eager}); {known}"
 
 

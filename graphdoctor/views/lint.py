@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from graphdoctor.facts.diagnosis import Finding, Severity
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.wording import counted
+from graphdoctor.views.terminal import SEVERITIES
 from graphdoctor.views.terminal_lines import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-_STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 
 
 def render_lint(report: LintReport, console: Console) -> None:
@@ -34,7 +32,7 @@ def _lines(finding: Finding) -> Iterator[Text]:
     location = finding.location
     place = f"{location.file}:{location.line}:{location.column or 1}: "
     yield Text.assemble(
-        clean(place, "bold"), clean(finding.code, _STYLES[finding.severity]), clean(f" {finding.message}")
+        clean(place, "bold"), clean(finding.code, SEVERITIES[finding.severity]), clean(f" {finding.message}")
     )
     if location.text:
         yield clean(f"  {location.line} | {location.text}")

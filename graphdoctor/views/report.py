@@ -189,7 +189,7 @@ def _coverage(diagnosis: Diagnosis) -> str:
     if detail is None or diagnosis.summary.coverage is None:
         return f"Coverage is unknown{': the steady call has no tensor operations' if detail else ''}."
     of = "one steady call of each compiled function" if watch and len(watch.own) > 1 else "a steady call"
-    total = counted(detail.graph_ops + detail.eager_ops, "tensor operation")
+    total = counted(detail.op_count, "tensor operation")
     counts = list(detail.eager_op_names.items())
     shown = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in counts[:_MAX_EAGER])
     named = f": {shown}{' …' if len(counts) > _MAX_EAGER else ''}" if shown else ""
@@ -216,7 +216,7 @@ def _watched_text(watch: CallWatch) -> str:
     several = f", compiled {times(len(watch.functions))}" if len(watch.functions) > 1 else ""
     share = "coverage unknown"
     if coverage is not None:
-        operations = counted(coverage.graph_ops + coverage.eager_ops, "operation")
+        operations = counted(coverage.op_count, "operation")
         is_known = coverage.share is not None
         share = f"{percent(coverage.share or 0.0)} of {operations} compiled" if is_known else "no tensor operations"
     parts = [f"{first.compiled}{place}{process}{several}: {share}"]

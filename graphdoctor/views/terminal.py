@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _R = TypeVar("_R")
 
 _TONES: dict[Tone | None, str] = {None: "", "good": "green", "warning": "yellow", "bad": "red", "dim": "dim"}
-_SEVERITIES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+SEVERITIES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _WIDEST_TEXT = 28
 """Cells of a text in a table that has more columns than there is room for."""
 _LEAST_TEXT = 12
@@ -249,7 +249,7 @@ class _Shown:
 def _card_lines(card: parts.Card) -> Iterator[Text]:
     """What it is about, and where."""
     for heading in card.headings:
-        text = clean(f"{heading.code} ", _SEVERITIES[heading.severity])
+        text = clean(f"{heading.code} ", SEVERITIES[heading.severity])
         yield text.append_text(clean(heading.message, "bold"))
     file = card.place.text or card.place.file
     where = Text("  ").append("--> ", "blue").append_text(clean(file, "bold"))

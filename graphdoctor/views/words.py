@@ -167,8 +167,7 @@ def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | N
         return unsettled, "bad"
     detail = summary.coverage_detail
     if detail is not None and summary.coverage == 0:
-        total = detail.graph_ops + detail.eager_ops
-        return f"Not compiled: 0 of {total} tensor operations ran in a compiled graph.", "bad"
+        return f"Not compiled: 0 of {detail.op_count} tensor operations ran in a compiled graph.", "bad"
     # A script's calls have no numbers; a graph break shows that torch compiled, and was called.
     if detail is None and (summary.calls or summary.break_records) and not summary.graphs and not is_partial:
         return "Not compiled: no graph reached the backend.", "bad"
@@ -213,8 +212,7 @@ def coverage_text(summary: Counts) -> str:
         return "coverage unknown"
     if summary.coverage is None:
         return "no tensor operations"
-    total = detail.graph_ops + detail.eager_ops
-    return f"coverage {percent(summary.coverage)} ({detail.graph_ops} of {total} operations)"
+    return f"coverage {percent(summary.coverage)} ({detail.graph_ops} of {detail.op_count} operations)"
 
 
 # Findings and fixes.
