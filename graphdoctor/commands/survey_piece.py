@@ -27,7 +27,7 @@ import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.survey import SurveyCause, SurveyRow, SurveyStatus
 from graphdoctor.probe.wire import READS_FILE, ReadsRecord
-from graphdoctor.rules.gate.regressions import missing_records
+from graphdoctor.rules.gate.check import missing_records
 from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
 from graphdoctor.studies.survey.survey_file import SurveyOptions
 from graphdoctor.trials.launch.child import Setup, interpreter, record

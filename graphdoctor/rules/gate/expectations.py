@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.wording import counted, switch_text
-from graphdoctor.rules.gate.regressions import compile_switch, missing_records
+from graphdoctor.rules.gate.check import compile_switch, missing_records
 
 
 @dataclass(frozen=True)

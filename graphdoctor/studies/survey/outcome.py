@@ -10,8 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphdoctor.rules.gate.check import empty_text, refused_call, trouble_of
-from graphdoctor.rules.gate.regressions import missing_records
+from graphdoctor.rules.gate.check import empty_text, missing_records, refused_call, trouble_of
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport, Variant
