@@ -189,3 +189,17 @@ def test_a_checkpoint_keeps_less() -> None:
     _, more, more_in_eager = watched(lambda x: block(x).sum(), x)
     assert less < more
     assert less_in_eager < more_in_eager
+
+
+class Closed(torch.Tensor):
+    """Says nothing of what it is made of."""
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        raise KeyError("closed")
+
+
+def test_tensors_of_the_process_that_nobody_can_measure_are_left_alone() -> None:
+    others = nn.LazyLinear(3), torch.ones(2).as_subclass(Closed), torch.ones(2, device="meta")
+    x = random(4, 4)
+    kept = kept_bytes(lambda: x.sin().cos())
+    assert kept == 16 * 4, others

@@ -104,10 +104,9 @@ def _present() -> Iterator[torch.UntypedStorage]:
     for found in gc.get_objects():
         if not issubclass(type(found), torch.Tensor):
             continue
-        try:
+        # Any tensor of the process: a lazy module's has no memory yet, and another class's can raise what it likes.
+        with contextlib.suppress(Exception):
             yield from [storage for storage in _storages(found) if storage.device.type != "meta"]
-        except (RuntimeError, NotImplementedError):
-            continue
 
 
 def _storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
