@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.trace.origin import Root, is_probe
+from graphdoctor.trace.origin import Root, collapse_resumes, is_probe
 from tests.each import for_each
 
 PLACE = StackEntry(file="/work/train.py", line=7, function="main", origin="user")
@@ -49,3 +49,35 @@ def test_an_inputs_source_is_that_of_forward():
 )
 def test_the_probe_is_known_by_its_path(file: str, *, expected: bool) -> None:
     assert is_probe(file) is expected
+
+
+def resume(function: str, line: int) -> str:
+    return f"torch_dynamo_resume_in_{function}_at_{line}"
+
+
+@for_each(
+    "stack, merged",
+    [
+        # Origin's first letter, function, line; t is torch.
+        (["u f 1", f"u {resume('f', 1)} 4"], ["u f 4"]),
+        (["u f 1", f"u {resume('f', 1)} 4", f"u {resume('f', 4)} 6"], ["u f 6"]),
+        (["u f 1", "t _fn 9", "t inner 9", f"u {resume('f', 1)} 4"], ["u f 4"]),
+        (["u main 2", "u f 1", "t _fn 9", f"u {resume('f', 1)} 4"], ["u main 2", "u f 4"]),
+        # A function of torch's own is merged too, and what is around it stays.
+        (["t step 1", f"t {resume('step', 1)} 4"], ["t step 4"]),
+        (["u main 2", "t _fn 9", "t step 1", f"t {resume('step', 1)} 4"], ["u main 2", "t _fn 9", "t step 4"]),
+        # Another function is between them, or nobody called it.
+        (["u f 1", "u g 3", f"u {resume('f', 1)} 4"], ["u f 1", "u g 3", "u f 4"]),
+        (["u g 3", "t _fn 9", f"u {resume('f', 1)} 4"], ["u g 3", "t _fn 9", "u f 4"]),
+        ([f"u {resume('f', 1)} 4"], ["u f 4"]),
+        (["u f 1", "u f 2"], ["u f 1", "u f 2"]),
+    ],
+)
+def test_a_function_and_its_resume_functions_are_one_entry(stack, merged):
+    def entries(texts):
+        for text in texts:
+            origin, function, line = text.split()
+            owner = "torch" if origin == "t" else "user"
+            yield StackEntry(file=f"/{owner}.py", line=int(line), function=function, origin=owner)
+
+    assert collapse_resumes(entries(stack)) == tuple(entries(merged))
