@@ -72,8 +72,8 @@ def percent_of_limit(share: float, limit: float) -> str:
 
 
 def times(number: int) -> str:
-    """How often: ``once``, ``twice``, ``3 times``."""
-    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+    """How often: ``never``, ``once``, ``twice``, ``3 times``."""
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def percents(before: float, after: float) -> tuple[str, str]:

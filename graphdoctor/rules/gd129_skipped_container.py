@@ -11,7 +11,7 @@ from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 _SOURCE = "torch/_dynamo/trace_rules.py, 2.13: files of torch are skipped"
 _AROUND: dict[TorchMechanism, str] = {
     "ddp_forward": "`DistributedDataParallel.forward`",
-    "fsdp_hook": "FSDP's hooks",
+    "fsdp_hook": "a hook of FSDP",
     "module_hook": "a hook",
 }
 _COMPILED_INSIDE = call_fix(

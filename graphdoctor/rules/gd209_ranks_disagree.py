@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.job import Aspect, Job, JobFinding
 from graphdoctor.facts.recording import Compile
-from graphdoctor.facts.wording import ranks_text
+from graphdoctor.facts.wording import ranks_text, times
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, compile_argument, setting
 
@@ -93,9 +93,10 @@ class RanksDisagree(RecordingRule, code="GD209", name="ranks-disagree", severity
                 continue
             frame = view.frames[items[0][1].frame_id]
             shown = ", ".join(f"{rank} {count}" for rank, count in counts.items())
+            often = f"{times(most)} on one rank and {times(least)} on another"
             yield RuleMatch(
                 entry=frame.entry,
-                message=f"`{frame.described}` was compiled {most} times on one rank and {least} on another ({shown})",
+                message=f"`{frame.described}` was compiled {often} ({shown})",
                 count=most - least,
                 compile_ids=(item.compile_id for rank, item in items if counts[rank] == most),
                 fixes=_fixes(is_together=False),
