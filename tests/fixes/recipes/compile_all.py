@@ -1,6 +1,6 @@
 """Compiles programs one after the other and makes their calls; for ``graphdoctor run``, which sees them all at once.
 
-python compile_all.py model.py model.fixed.py …
+python compile_all.py TIMES model.py model.fixed.py …
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ import torch
 from tests.fixes.recipes.same_in_eager import calls, load, target
 
 
-def compile_program(path: str) -> None:
+def compile_program(path: str, times: int) -> None:
     torch.manual_seed(0)
     program = load(path)
     compiled = torch.compile(target(program), backend="eager")
-    for args, kwargs in calls(program):
-        compiled(*args, **kwargs)
+    for _ in range(times):
+        # One by one: some change the program between two of their calls.
+        for args, kwargs in calls(program):
+            compiled(*args, **kwargs)
 
 
 if __name__ == "__main__":
-    for path in sys.argv[1:]:
+    for path in sys.argv[2:]:
         torch._dynamo.reset()
         try:
-            compile_program(path)
+            compile_program(path, int(sys.argv[1]))
         except Exception:  # noqa: BLE001 - one program's trouble, torch's own included, is none of the others' business
             traceback.print_exc()
