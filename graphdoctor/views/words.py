@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from graphdoctor.facts.recompiles import GuardChange
     from graphdoctor.facts.recording import CaptureGap, Environment, Graph, GraphInput, Recording, TargetInfo
     from graphdoctor.facts.stack import StackEntry
+
+_Found = TypeVar("_Found", bound="Finding")
 
 UNKNOWN = "unknown"
 """What stands in place of a number."""
@@ -218,9 +220,9 @@ def coverage_text(summary: Counts) -> str:
 # Findings and fixes.
 
 
-def clusters(findings: Sequence[Finding]) -> Iterator[list[Finding]]:
+def clusters(findings: Sequence[_Found]) -> Iterator[list[_Found]]:
     """Findings on one line with one cause, shown as one card: a break and the skipped frame it caused."""
-    order: dict[tuple[str, int, str | None], list[Finding]] = {}
+    order: dict[tuple[str, int, str | None], list[_Found]] = {}
     for finding in findings:
         cause = finding.torch_id if finding.reasons else finding.fingerprint
         order.setdefault((finding.location.file, finding.location.line, cause), []).append(finding)
