@@ -60,18 +60,29 @@ def cluster(client_port: int) -> Iterator[Any]:
             cluster.shutdown()
 
 
+@pytest.fixture
+def mortal_node(cluster: Any) -> Iterator[Any]:
+    """A second node with a GPU, for a test that kills it."""
+    node = cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=_OTHER_LOOPBACK)
+    cluster.wait_for_nodes()
+    yield node
+    # Ray tells whoever is connected when it finds the node dead, on their stderr.
+    cluster.wait_for_nodes(timeout=120)
+
+
 def in_order(outcomes: Any) -> list[Outcome]:
     return sorted(outcomes, key=lambda outcome: outcome[0])
 
 
 @pytest.mark.nightly
-def test_a_killed_node_changes_nothing_of_the_answer(cluster: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    second = cluster.add_node(num_cpus=1, node_ip_address=_LOOPBACK)
+def test_a_killed_node_changes_nothing_of_the_answer(
+    cluster: Any, mortal_node: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     found, own_print = [], builtins.print
     for outcome in OnRay(cluster.address).run(pieces.slow_square, list(range(12))):
         found.append(outcome)
         if len(found) == 3:
-            cluster.remove_node(second, allow_graceful=False)
+            cluster.remove_node(mortal_node, allow_graceful=False)
     alone = in_order(Local(1).run(pieces.slow_square, list(range(12))))
     assert pickle.dumps(in_order(found)) == pickle.dumps(alone)
     assert capfd.readouterr().out == ""
@@ -130,9 +141,7 @@ def test_ray_client_s_server_is_started_again_where_it_died(
 
 
 @pytest.mark.nightly
-def test_two_pieces_are_never_on_one_gpu_though_a_node_is_killed(cluster: Any, client: str) -> None:
-    second = cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=_OTHER_LOOPBACK)
-    cluster.wait_for_nodes()
+def test_two_pieces_are_never_on_one_gpu_though_a_node_is_killed(cluster: Any, client: str, mortal_node: Any) -> None:
     places: dict[int, str | None] = {}
     found: list[Outcome] = []
     # Ray Client's end is on the first node; without it, this process may use the node that is killed.
@@ -143,7 +152,7 @@ def test_two_pieces_are_never_on_one_gpu_though_a_node_is_killed(cluster: Any, c
         assert outcome[0] in places
         found.append(outcome)
         if len(found) == 5:
-            cluster.remove_node(second, allow_graceful=False)
+            cluster.remove_node(mortal_node, allow_graceful=False)
     assert [index for index, _ in in_order(found)] == list(range(12))
     nodes = {index: (place or _LOOPBACK).partition(", ")[0] for index, place in places.items()}
     assert set(nodes.values()) == {_LOOPBACK, _OTHER_LOOPBACK}
