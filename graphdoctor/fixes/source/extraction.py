@@ -175,9 +175,22 @@ class Run:
         return found if self.flow.ends else []
 
     @cached_property
+    def _bound_elsewhere(self) -> set[str]:
+        """Local variables that can have a value when the run begins, be it from an earlier turn of a loop."""
+        if any(isinstance(node, cst.For | cst.While) for node, _ in self._around):
+            return self.local_names
+        kept = [*self.suite.body[: self.start], cst.Pass(), *self.suite.body[self.stop :]]
+        if isinstance(self.suite, cst.IndentedBlock):
+            kept[self.start] = cst.SimpleStatementLine([cst.Pass()])
+        rest = self.function.deep_replace(self.suite, self.suite.with_changes(body=kept))
+        tree = parsed([need(rest, cst.FunctionDef, "")])[0]
+        assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)  # it was parsed from one
+        return self.local_names & (flow(tree.body).assigned | parameter_names(tree.args))
+
+    @cached_property
     def parameters(self) -> list[str]:
         """Names that it needs from the function around it."""
-        needed = self.flow.read_first & self.local_names
+        needed = self.flow.read_first & self._bound_elsewhere
         for name in sorted(needed):
             decline_if(name not in self.bound_before, f"`{name}` may be unset before it")
         needed |= {name for name in self.returns if not self.flow.has(name)}

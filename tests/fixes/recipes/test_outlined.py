@@ -43,7 +43,7 @@ def test_own_function_it_declines(snapshot: SnapshotAssertion) -> None:
         "for i in n:\n    x = x.sin()\n    print(locals())\nreturn x.cos()",
         "for i in n:\n    y = x + i\n    del x\n    print(y)\nreturn x.cos()",
         "for i in n:\n    print(i)\n    if i: y = x + i\nreturn y",
-        "for i in n:\n    print(i)\n    if i == 0: h = x\n    h = h + 1\nx = x.cos()",
+        "if n: h = x\nfor i in n:\n    print(i)\n    h = h + 1\nx = x.cos()",
         "global h\nfor i in n:\n    print(i)\n    h = x + i\nreturn x.cos()",
         "f = lambda: x\nfor i in n:\n    x = x + i\n    print(f())\nreturn x.cos()",
         "fs = []\nfor i in n:\n    fs.append(lambda: x + i)\n    print(i)\nx = x.cos()\nreturn fs",
@@ -97,6 +97,12 @@ def test_names_that_only_the_block_uses_stay_in_it() -> None:
     result = edited_own_function(f"def f(x):\n    try:\n{body}    finally:\n        g()\n    return z\n")
     assert "z = _f_attempt(x)" in result
     assert "def _f_attempt(x):\n    print(x)\n    y = x + 1\n    z = y + x\n    return z\n" in result
+
+
+def test_a_name_that_the_loop_alone_binds_is_as_unset_in_its_own_function(snapshot: SnapshotAssertion) -> None:
+    body = "        if i: h = x\n        print(h)\n        x = x + i\n        if i: break\n"
+    text = f"def f(x, n):\n    for i in n:\n{body}    return x.cos()\n"
+    assert edited_own_function(text) == snapshot
 
 
 def test_what_the_next_turn_of_the_loop_reads_is_returned() -> None:
