@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.run import Setting
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import GUIDE, from_setting, guard_while_compiling
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
+from graphdoctor.rules.diagnosis.suggestions import from_setting, guard_while_compiling
 
 _LOGGER = re.compile(r"method: <(?:RootLogger root|\w+ (?P<name>[\w.]+)) \(\w+\)>\.(?P<method>\w+)")
 _QUERY = re.compile(r"is|has|get|set|add|remove")
@@ -74,7 +73,7 @@ class PrintOrLog(BreakRule, code="GD101", name="print-or-log", severity="warning
             return f"{_output_call(site)} queries or configures a logger, which torch doesn't trace"
         return f"{_output_call(site)} has a side effect, so torch can't put it in a graph"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         yield from guard_while_compiling(site, is_safe=True)
         if _is_print(site):
             yield _reorder("print") if _is_reorderable(site) else _ignore("print")
@@ -86,12 +85,12 @@ class PrintOrLog(BreakRule, code="GD101", name="print-or-log", severity="warning
 
 def _reorder(function: str, *imports: str) -> Fix:
     chosen = Setting(name="torch._dynamo.config.reorderable_logging_functions", member=function, imports=imports)
-    return from_setting(chosen, f"Let torch call `{function}` after the graph has run", GUIDE, is_safe=True)
+    return from_setting(chosen, f"Let torch call `{function}` after the graph has run", is_safe=True)
 
 
 def _ignore(function: str, *imports: str) -> Fix:
     chosen = Setting(name="torch._dynamo.config.ignore_logging_functions", member=function, imports=imports)
-    return from_setting(chosen, f"Let torch drop `{function}` while compiling", GUIDE, is_safe=True)
+    return from_setting(chosen, f"Let torch drop `{function}` while compiling", is_safe=True)
 
 
 def _logger_method(site: BreakSite) -> str | None:

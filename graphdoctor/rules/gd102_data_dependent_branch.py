@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
 from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix, rewritten, spliced
 
 _PYTHON_CALLS = frozenset({"all", "any", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"})
@@ -95,7 +93,7 @@ class DataDependentBranch(BreakRule, code="GD102", name="data-dependent-branch",
             case kind:
                 return f"{_WHAT.get(kind, 'the branch')} depends on a tensor's value: {condition}"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         if not site.is_own_code:
             yield call_fix("Call this part of the package outside the compiled function")
             return

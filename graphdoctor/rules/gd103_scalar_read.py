@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
 from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 _CASTS = ("int", "float", "bool")
@@ -63,7 +61,7 @@ class ScalarRead(BreakRule, code="GD103", name="scalar-read", severity="warning"
         is_range = site.torch_context.startswith("builtin range ") and "TensorVariable" in site.torch_context
         return is_range or super().matches(site)
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         if "tolist()" in site.gb_type:
             title = "Keep the tensor and index it; only a list of integers can be captured"
             yield code_fix(title, "torch's hint for GB0109")

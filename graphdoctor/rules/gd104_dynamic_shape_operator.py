@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
@@ -56,7 +53,7 @@ class DynamicShapeOperator(BreakRule, code="GD104", name="dynamic-shape-operator
         by = f" (`{operator}`)" if operator else ""
         return f"the shape of `{site.shown}` depends on a tensor's values{by}"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         if "one_hot" in site.gb_type:
             yield code_fix("Pass `num_classes` to `one_hot`", "torch's hint for GB0246", is_safe=True)
             return

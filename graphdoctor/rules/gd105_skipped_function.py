@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
 from graphdoctor.rules.diagnosis.suggestions import OWN_FUNCTION, code_fix, guard_while_compiling, setting
 
-_GUIDE = "PyTorch user guide: torch.compile, skipped functions"
 _FILE_METHOD = r"call_method UserDefinedObjectVariable\((TextIOWrapper|Buffered\w+|FileIO)\) "
 
 
@@ -61,6 +58,7 @@ class SkippedFunction(BreakRule, code="GD105", name="skipped-function", severity
     PyTorch user guide, "Skipped functions" and "Common graph breaks"; `torch/_dynamo/trace_rules.py`, 2.13.
     """
 
+    guide = "PyTorch user guide: torch.compile, skipped functions"
     torch_ids = ("GB0007", "GB0008", "GB9193")
     gb_type = ".*marked as skipped|Call to a time function$"
 
@@ -77,7 +75,7 @@ class SkippedFunction(BreakRule, code="GD105", name="skipped-function", severity
             return f"`{called}` calls `{function}`, which torch doesn't trace"
         return f"torch doesn't trace `{called or function}`"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         is_native = "likely a C extension or builtin" in site.torch_context
         if not site.is_own_code:
             if not is_native and "marked as skipped" in site.gb_type:
@@ -86,13 +84,13 @@ class SkippedFunction(BreakRule, code="GD105", name="skipped-function", severity
         name = site.called or _function(site)
         if "tqdm" in name:
             title = f"Loop over the argument of `{name}`, and keep the progress bar outside the compiled function"
-            yield code_fix(title, _GUIDE)
+            yield code_fix(title)
             return
         if site.bare_call is not None:
-            yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function", _GUIDE)
+            yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
             yield from guard_while_compiling(site)
         else:
-            yield code_fix(f"Call `{name}` before the compiled function and pass its result in", _GUIDE)
+            yield code_fix(f"Call `{name}` before the compiled function and pass its result in")
             if is_native and not _is_standard(site):
                 title = f"If `{name}` computes tensors, wrap it with `torch.library.custom_op` and `register_fake`"
                 yield code_fix(title, "PyTorch user guide: custom operators")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
@@ -51,6 +48,6 @@ class DisabledFunction(BreakRule, code="GD106", name="disabled-function", severi
     gb_type = r".*torch\.compiler\.disable\(\)`d function"
     says = "`{site.named}` is under `torch.compiler.disable`, so it runs eagerly"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         title = f"Remove `torch.compiler.disable` from `{site.called or 'the function'}` if torch can trace it now"
         yield code_fix(title, "torch's hint for GB0098")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _CALLS = ("graph_break", "skip_frame", "step_unsupported")
@@ -64,7 +61,7 @@ class ExplicitGraphBreak(BreakRule, code="GD107", name="explicit-graph-break", s
             return f"{_named(site.entry)} {effect} on purpose" + (f", by `{name}()`" if name else "")
         return f"{f'`{name}()`' if name else 'a call here'} {effect} on purpose"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         if _is_in_line(site):
             yield code_fix(f"Remove the call to `{site.called}`", "torch's hint for GB0025")
 

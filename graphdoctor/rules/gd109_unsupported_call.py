@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
 from graphdoctor.rules.diagnosis.suggestions import OWN_FUNCTION, code_fix
 
 
@@ -63,7 +60,7 @@ class UnsupportedCall(BreakRule, code="GD109", name="unsupported-call", severity
             return f"`{site.named}` turns a tensor's values into text, so torch can't put it in a graph"
         return f"torch doesn't support the call `{site.named}`"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         if "numpy function" in site.gb_type:
             yield code_fix(f"Replace `{site.named}` with torch operations")
         elif site.bare_call is not None:

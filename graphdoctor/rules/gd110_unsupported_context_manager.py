@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
 from graphdoctor.rules.diagnosis.suggestions import call_fix, setting
 
 _OF_GENERATOR = "attempted to trace contextlib.contextmanager"
@@ -80,7 +78,7 @@ class UnsupportedContextManager(BreakRule, code="GD110", name="unsupported-conte
         named = f", a `{kind}`" if kind and kind not in entered else ""
         return f"torch can't enter the context manager `{entered}`{named}"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         if site.cause.torch_id == "GB0263" or site.gb_type.startswith("attempted to trace contextlib"):
             yield setting("enable_trace_contextlib", "Let torch trace `@contextmanager` functions")
         yield call_fix(f"Enter `{_managers(site)}` around the call to the compiled function")

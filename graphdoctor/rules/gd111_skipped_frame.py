@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import Enclosing
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import BreakSite, Fixes, Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
 _LOOPS: tuple[str, ...] = ("for", "while")
@@ -58,7 +55,7 @@ class SkippedFrame(RecordingRule, code="GD111", name="skipped-frame", severity="
     falling back to eager").
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         return (_match(site, view) for site in view.sites if site.effects.skipped_frames)
 
 
@@ -111,7 +108,7 @@ def _entry_at(entry: StackEntry, line: int, text: str | None) -> StackEntry:
     return entry.model_copy(update={"line": line, "text": text, "column": None, "end_column": None, "indent": None})
 
 
-def _fixes(site: BreakSite, where: _Where | None) -> Iterator[Fix]:
+def _fixes(site: BreakSite, where: _Where | None) -> Fixes:
     """What helps, unless only the fix of the break does, which has its own finding, as torch's own code has."""
     if site.mechanism is not None or (site.is_own_code and where is None):
         return

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
@@ -61,7 +58,7 @@ class BackwardOrOptimizer(BreakRule, code="GD112", name="backward-or-optimizer",
     def message(self, site: BreakSite) -> str:
         return f"`{site.called or site.text}` belongs outside the compiled function, in the training step"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         yield code_fix("Compile only the forward pass and the loss, and call this outside")
         name = site.called or ""
         if super().matches(site):

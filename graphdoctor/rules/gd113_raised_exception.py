@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
@@ -54,7 +51,7 @@ class RaisedException(BreakRule, code="GD113", name="raised-exception", severity
         what = f"`{shortened(raised)}`" if raised else "an exception"
         return f"while tracing, `{site.shown}` raises {what}"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         title = "Check whether it works without torch.compile; if it does, move it out of the compiled function"
         if "raise" in site.statement:
             title = "Check before calling the compiled function, or in the graph with `torch._check`"

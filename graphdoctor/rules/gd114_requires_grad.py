@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
@@ -53,6 +50,6 @@ class RequiresGradChange(BreakRule, code="GD114", name="requires-grad-change", s
     def message(self, site: BreakSite) -> str:
         return f"`{shortened(site.text)}` changes whether a tensor requires a gradient"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         if site.is_own_code:
             yield call_fix("Set it before calling the compiled function", "torch's hint")

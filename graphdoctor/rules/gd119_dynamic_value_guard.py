@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
 from graphdoctor.rules.diagnosis.suggestions import code_fix, rewritten
 
-_GUIDE = "PyTorch user guide: torch.compile, dynamic shapes"
 _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
@@ -69,6 +66,7 @@ class DynamicValueGuard(BreakRule, code="GD119", name="dynamic-value-guard", sev
     (`guard_or_false`).
     """
 
+    guide = "PyTorch user guide: torch.compile, dynamic shapes"
     topic = "symbolic_number"
 
     def matches(self, site: BreakSite) -> bool:
@@ -78,7 +76,7 @@ class DynamicValueGuard(BreakRule, code="GD119", name="dynamic-value-guard", sev
     def message(self, site: BreakSite) -> str:
         return f"`{_shown(site)}` needs the value of a number that is symbolic here"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         statement, condition = site.statement_node, _condition(site)
         if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise):
             opposite = _opposite(statement.test)
@@ -88,7 +86,7 @@ class DynamicValueGuard(BreakRule, code="GD119", name="dynamic-value-guard", sev
             return
         if condition is None:
             title = "Compute the number before calling the compiled function, or use a tensor instead"
-            yield code_fix(title, _GUIDE)
+            yield code_fix(title)
             return
         test = ast.unparse(condition)
         title = f"If `{shortened(test)}` always holds, tell torch first, with `torch._check`"
@@ -96,7 +94,6 @@ class DynamicValueGuard(BreakRule, code="GD119", name="dynamic-value-guard", sev
         yield code_fix(
             "If one branch is right for every value, choose it with `guard_or_false` of "
             "`torch.fx.experimental.symbolic_shapes`",
-            _GUIDE,
         )
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
@@ -71,7 +68,7 @@ class GradientHook(BreakRule, code="GD120", name="gradient-hook", severity="warn
         is_module = "Module-level" in site.gb_type
         return f"`{site.named}` {'is a module with a backward hook' if is_module else 'uses a hook on a gradient'}"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         if "compiled autograd" in site.gb_type:
             yield setting("compiled_autograd", "Compile the backward pass with its hooks", "torch's hint for GB0083")
         else:

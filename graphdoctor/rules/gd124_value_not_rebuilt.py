@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
@@ -58,5 +55,5 @@ class ValueNotRebuilt(BreakRule, code="GD124", name="value-not-rebuilt", severit
     gb_type = "Reconstruction failure|Generator reconstruction with mutations|reconstructing @contextmanager object"
     says = "a break in `{site.named}` leaves a value that torch can't reconstruct"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         yield code_fix(f"Fix the break inside `{site.named}` first: it causes this one", "torch's message for GB0092")

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import call_fix
-
-_GUIDE = "PyTorch user guide: torch.compile, nn.Module hooks"
 
 
 class ModuleHook(BreakRule, code="GD127", name="module-hook", severity="warning"):
@@ -71,6 +66,7 @@ class ModuleHook(BreakRule, code="GD127", name="module-hook", severity="warning"
     `torch/nn/modules/module.py`, 2.13 (`_call_impl`); PyTorch user guide, "torch.compile and nn.Module hooks".
     """
 
+    guide = "PyTorch user guide: torch.compile, nn.Module hooks"
     mechanism = "module_hook"
 
     def matches(self, site: BreakSite) -> bool:
@@ -83,10 +79,10 @@ class ModuleHook(BreakRule, code="GD127", name="module-hook", severity="warning"
             f"`{hook}`, a hook{whose}, can't be traced by torch" if hook else f"a hook{whose} can't be traced by torch"
         )
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         if hook := _hook(site):
-            yield call_fix(f"Remove `torch.compiler.disable` from `{hook}`, if torch can trace it", _GUIDE)
-        yield call_fix("Remove the hook from the model that is compiled, if it only observes", _GUIDE)
+            yield call_fix(f"Remove `torch.compiler.disable` from `{hook}`, if torch can trace it")
+        yield call_fix("Remove the hook from the model that is compiled, if it only observes")
 
 
 def _hook(site: BreakSite) -> str | None:

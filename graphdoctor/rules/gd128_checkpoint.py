@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 _SIDE_EFFECT = "Unsafe side effect"
@@ -67,7 +64,7 @@ class Checkpoint(BreakRule, code="GD128", name="checkpoint", severity="warning")
             return "this line changes something outside the function that is checkpointed"
         return f"torch can't put what `{site.called or 'checkpoint'}` checkpoints in the graph"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         title = "Keep what breaks the graph out of the function that is checkpointed"
         if _SIDE_EFFECT in site.gb_type:
             title = "Return the value from the checkpointed function, and keep it outside"

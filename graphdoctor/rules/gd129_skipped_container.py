@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from graphdoctor.facts.recording import TorchMechanism
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
-_SOURCE = "torch/_dynamo/trace_rules.py, 2.13: files of torch are skipped"
 _AROUND: dict[TorchMechanism, str] = {
     "ddp_forward": "`DistributedDataParallel.forward`",
     "fsdp_hook": "a hook of FSDP",
     "module_hook": "a hook",
 }
 _COMPILED_INSIDE = call_fix(
-    "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`", _SOURCE, is_safe=True
+    "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`", is_safe=True
 )
 _OWN_CLASS = code_fix(
     "Give the module a class of its own, whose `forward` calls the container, and compile that class's modules",
-    _SOURCE,
     is_safe=True,
 )
 
@@ -75,7 +71,9 @@ class SkippedContainer(RecordingRule, code="GD129", name="skipped-container", se
     `torch/_dynamo/trace_rules.py` and `torch/_dynamo/eval_frame.py` (`wrap_inline`), 2.13.
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    guide = "torch/_dynamo/trace_rules.py, 2.13: files of torch are skipped"
+
+    def findings(self, view: RecordingView) -> Matches:
         with_graph = {found.process for each in view.graphs if (found := view.compiles.get(each)) is not None}
         for site in view.sites:
             if site.mechanism not in _AROUND:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from graphdoctor.facts.ddp import DdpSplit
 from graphdoctor.facts.wording import bytes_text, counted
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import setting
 
 _ONE_GRAPH = setting(
     "optimize_ddp",
     "Compile it in one graph, if reducing gradients takes little time",
-    "torch/_dynamo/config.py, 2.13: `optimize_ddp`",
     value=False,
     is_safe=True,
 )
@@ -86,7 +83,7 @@ class DdpSplitGraph(RecordingRule, code="GD130", name="ddp-split", severity="inf
     `torch/_dynamo/backends/distributed.py`, 2.13 ("Note [DDPOptimizer]").
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         by_frame: dict[int, list[DdpSplit]] = {}
         for split in view.recording.ddp_splits:
             if (frame := view.frame(split.compile_id)) is not None:

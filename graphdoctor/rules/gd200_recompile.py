@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix
+from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
 class Recompile(RecompileRule, code="GD200", name="recompile", severity="warning"):
@@ -51,9 +50,9 @@ class Recompile(RecompileRule, code="GD200", name="recompile", severity="warning
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`recompile_reasons`).
     """
 
-    def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
+    def matches(self, change: GuardChange) -> bool:
         return True
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         title = "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
-        return (call_fix(title, RECOMPILATION),)
+        return (call_fix(title),)

@@ -9,8 +9,8 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.recording import Compile
 from graphdoctor.facts.wording import counted
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, setting
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import call_fix, setting
 
 _MAX_CAUSES = 4
 _RAISED = {"recompile_limit": 16, "accumulated_recompile_limit": 512}
@@ -56,7 +56,7 @@ class RecompileLimit(RecordingRule, code="GD201", name="recompile-limit", severi
     PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13 (`exceeds_recompile_limit`).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         versions: dict[int, list[Compile]] = defaultdict(list)
         for compile_ in view.recording.compiles:
             if compile_.outcome == "compiled":
@@ -118,8 +118,8 @@ def _match(
         reasons=limit.failure.chain if limit.failure else (),
         user_stack=versions[0].stack if versions else (),
         fixes=(
-            call_fix(f"Make the value that changes most often dynamic; {what_if} tries it", RECOMPILATION),
-            setting(name, raised, RECOMPILATION, value=_RAISED[name], is_safe=True),
+            call_fix(f"Make the value that changes most often dynamic; {what_if} tries it"),
+            setting(name, raised, value=_RAISED[name], is_safe=True),
         ),
     )
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression, size_dim
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import names
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup, can_be_dynamic
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, compile_argument
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import call_fix, compile_argument, config_fix
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
 _ROOTS = frozenset({"self", "fn", "args", "kwargs"})
-_EVERYTHING = compile_argument(
-    "dynamic=True", "Compile with dynamic shapes from the start", RECOMPILATION, is_safe=True
-)
+_EVERYTHING = compile_argument("dynamic=True", "Compile with dynamic shapes from the start", is_safe=True)
 
 
 class SizeChange(RecompileRule, code="GD202", name="size-change", severity="warning"):
@@ -62,19 +58,19 @@ class SizeChange(RecompileRule, code="GD202", name="size-change", severity="warn
 
     kinds = ("size", "rank", "dynamic_marking")
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         if group.first.kind == "rank":
-            return (call_fix("Give the tensor the same number of dims in each call", RECOMPILATION),)
+            return (call_fix("Give the tensor the same number of dims in each call"),)
         if group.first.kind == "dynamic_marking":
-            return (call_fix("Mark the same dims in each call, from the first on", RECOMPILATION),)
+            return (call_fix("Mark the same dims in each call, from the first on"),)
         return tuple(_of_sizes(group))
 
 
-def _of_sizes(group: RecompileGroup) -> Iterator[Fix]:
+def _of_sizes(group: RecompileGroup) -> Fixes:
     changes = [change for found in group.changes for change in found if can_be_dynamic(change)]
     if not changes:
         title = "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on their own"
-        yield call_fix(title, RECOMPILATION, is_safe=True)
+        yield call_fix(title, is_safe=True)
         return
     marks = dict.fromkeys(
         (name, at)
@@ -86,24 +82,21 @@ def _of_sizes(group: RecompileGroup) -> Iterator[Fix]:
         yield call_fix(
             f"Mark {names(tuple(dict.fromkeys(change.expression for change in changes)))} as dynamic, with "
             "torch._dynamo.mark_dynamic, before each call in which the tensor exists",
-            RECOMPILATION,
             is_safe=True,
         )
     elif marks:
-        yield Fix(
-            title=f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the first call",
-            kind="call",
+        yield call_fix(
+            f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the first call",
             snippet="\n".join(f"torch._dynamo.mark_dynamic({name}, {at})" for name, at in marks),
             place=group.at_call("first_call", *(name for name, _ in marks)),
             is_safe=True,
-            source=RECOMPILATION,
         )
     yield _EVERYTHING
     tensors = dict.fromkeys(name for change in changes if (name := _argument(change)) is not None)
     if tensors and not marks:
         listed = names(tuple(tensors))
         title = f"Name {listed} in `torch.compiler.config.dynamic_sources`, so that torch makes its sizes dynamic"
-        yield Fix(title=title, kind="config", is_safe=True, source="torch/compiler/config.py, 2.13")
+        yield config_fix(title, "torch/compiler/config.py, 2.13", is_safe=True)
 
 
 def _argument(change: GuardChange) -> str | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix, setting
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix, setting
 
 
 class NumberArgument(RecompileRule, code="GD203", name="number-argument", severity="warning"):
@@ -53,28 +52,24 @@ class NumberArgument(RecompileRule, code="GD203", name="number-argument", severi
 
     kinds = ("number",)
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
         if "___stack" in (change.source or ""):
             title = "Let torch keep the number in the graph"
             return (
-                setting("capture_scalar_outputs", title, RECOMPILATION, is_safe=True),
-                code_fix("Keep the tensor: remove `.item()`", RECOMPILATION),
+                setting("capture_scalar_outputs", title, is_safe=True),
+                code_fix("Keep the tensor: remove `.item()`"),
             )
         name = group.passed(change)
         if name is None or not _is_computed_with(change):
             title = "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
-            return (code_fix(title, RECOMPILATION),)
-        return (
-            Fix(
-                title=f"Pass `{name}` as a tensor if only tensor arithmetic uses it: where a branch, a size or a loop "
-                "needs its value, a tensor breaks the graph",
-                kind="call",
-                snippet=f"{name} = torch.tensor({name})",
-                place=group.at_call("each_call", name),
-                source=RECOMPILATION,
-            ),
+            return (code_fix(title),)
+        title = (
+            f"Pass `{name}` as a tensor if only tensor arithmetic uses it: where a branch, a size or a loop needs its "
+            "value, a tensor breaks the graph"
         )
+        place = group.at_call("each_call", name)
+        return (call_fix(title, snippet=f"{name} = torch.tensor({name})", place=place),)
 
 
 def _is_computed_with(change: GuardChange) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix
+from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
 class LearningRate(RecompileRule, code="GD204", name="learning-rate", severity="warning"):
@@ -61,11 +60,11 @@ class LearningRate(RecompileRule, code="GD204", name="learning-rate", severity="
     PyTorch user guide, "Recompilation": wrap the learning rate in a tensor; `torch/optim/optimizer.py`, 2.13.
     """
 
-    def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
+    def matches(self, change: GuardChange) -> bool:
         return change.kind in ("number", "module_number") and "param_groups" in change.expression
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         key = re.search(r"\['(\w+)'\]$", group.first.expression)
         name = key[1] if key else "lr"
         value = f": `{name}=torch.tensor({group.first.old})`" if group.first.old else ""
-        return (code_fix(f"Create the optimizer with `{name}` as a tensor{value}", RECOMPILATION, is_safe=True),)
+        return (code_fix(f"Create the optimizer with `{name}` as a tensor{value}", is_safe=True),)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix, setting
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
 class ModuleNumber(RecompileRule, code="GD205", name="module-number", severity="warning"):
@@ -66,11 +65,11 @@ class ModuleNumber(RecompileRule, code="GD205", name="module-number", severity="
 
     kinds = ("module_number",)
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         return module_number_fixes(group.first.expression, start=group.first.old or "0")
 
 
-def module_number_fixes(expression: str, *, start: str) -> tuple[Fix, ...]:
+def module_number_fixes(expression: str, *, start: str) -> Fixes:
     """The fixes for a number on a module.
 
     Args:
@@ -80,7 +79,6 @@ def module_number_fixes(expression: str, *, start: str) -> tuple[Fix, ...]:
     buffer = code_fix(
         f"Keep `{expression}` in a buffer: register it with `register_buffer` where it is first set, and update it in "
         "place",
-        RECOMPILATION,
     )
     if "." in start:
         return (buffer,)

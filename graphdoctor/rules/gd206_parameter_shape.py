@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix, setting
+from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
 
@@ -49,12 +48,12 @@ class ParameterShape(RecompileRule, code="GD206", name="parameter-shape", severi
     `force_nn_module_property_static_shapes`).
     """
 
-    def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
+    def matches(self, change: GuardChange) -> bool:
         return change.kind == "size" and (change.is_parameter or _OF_MODULE.search(change.source or "") is not None)
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         name = "force_parameter_static_shapes" if group.first.is_parameter else "force_nn_module_property_static_shapes"
         return (
-            setting(name, "Let torch make these sizes dynamic", RECOMPILATION, value=False, is_safe=True),
-            code_fix("Keep the size fixed, and use a part of the tensor", RECOMPILATION),
+            setting(name, "Let torch make these sizes dynamic", value=False, is_safe=True),
+            code_fix("Keep the size fixed, and use a part of the tensor"),
         )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, code_fix, sources_setting
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix, config_fix, sources_setting
 
 _SMALL = re.compile(r"^2 <= (\S+\.shape\[\d+\])$")
-_CONFIG = "torch/compiler/config.py, 2.13"
 
 
 class SpecializedDim(RecompileRule, code="GD207", name="specialized-dim", severity="warning"):
@@ -64,23 +62,23 @@ class SpecializedDim(RecompileRule, code="GD207", name="specialized-dim", severi
         now = f", now {change.new}" if change.new else ""
         return f"`{change.expression}` no longer holds{before}{now}"
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
         if match := _SMALL.match(change.expression):
             tensor = match[1].partition(".shape[")[0]
             title = "Tell torch that sizes can be anything, including 0 and 1"
             in_words = f"{title}: name the tensor in `torch.compiler.config.unbacked_sources`"
             return (
-                call_fix("Call it with a size of 1 during warm-up, or pad to 2", RECOMPILATION),
-                sources_setting("unbacked_sources", [f"L['{tensor}']"], title, source=_CONFIG)
+                call_fix("Call it with a size of 1 during warm-up, or pad to 2"),
+                sources_setting("unbacked_sources", [f"L['{tensor}']"], title)
                 if tensor.isidentifier()
-                else Fix(title=in_words, kind="config", source=_CONFIG),
+                else config_fix(in_words, "torch/compiler/config.py, 2.13"),
             )
         where = change.guard_location
         line = f" on line {where.line}" if where is not None else ""
         # torch computes with a dynamic number of a module as with a size.
         what = "sizes" if ".shape[" in change.expression or ".size(" in change.expression else "values"
         return (
-            code_fix(f"Write the code{line} so that one version holds for all {what}", RECOMPILATION),
-            call_fix("If you need both branches, call both during warm-up", RECOMPILATION),
+            code_fix(f"Write the code{line} so that one version holds for all {what}"),
+            call_fix("If you need both branches, call both during warm-up"),
         )

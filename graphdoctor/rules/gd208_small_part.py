@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import quoted
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _LARGE = 50
 """Number of operations from which a graph is worth splitting."""
@@ -61,7 +59,7 @@ class SmallPart(RecordingRule, code="GD208", name="small-part-of-large-graph", s
     PyTorch user guide, "Recompilation": an explicit graph break around the part that changes.
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         found: dict[tuple[str, int], list[tuple[RecompileEvent, StackEntry, int, int]]] = {}
         for event in view.events:
             line, graph = _line(event), view.graphs.get(event.compiles[0].compile_id)
@@ -79,7 +77,7 @@ class SmallPart(RecordingRule, code="GD208", name="small-part-of-large-graph", s
                 count=len(alike),
                 changes=distinct_values(change for event, *_ in alike for change in event.changes),
                 compile_ids=(event.compiles[0].compile_id for event, *_ in alike),
-                fixes=(code_fix(f"Compile the part that uses {value} separately", RECOMPILATION, is_safe=True),),
+                fixes=(code_fix(f"Compile the part that uses {value} separately", is_safe=True),),
             )
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.job import Aspect, Job, JobFinding
 from graphdoctor.facts.recording import Compile
 from graphdoctor.facts.wording import ranks_text, times
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, compile_argument, setting
+from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import call_fix, compile_argument, setting
 
 _MAIN = "rank0"
 _BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})
@@ -75,7 +73,7 @@ class RanksDisagree(RecordingRule, code="GD209", name="ranks-disagree", severity
     PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`enable_compiler_collectives`).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         has_ranks = any((item.process or "").startswith("rank") for item in view.recording.compiles)
         ranks: set[str] = set()
         by_function: dict[tuple[str, int, str], list[tuple[str, Compile]]] = {}
@@ -110,18 +108,18 @@ def _rank(item: Compile, *, has_ranks: bool) -> str | None:
     return _MAIN if has_ranks else None
 
 
-def _fixes(*, is_together: bool) -> tuple[Fix, ...]:
+def _fixes(*, is_together: bool) -> Fixes:
     """What helps.
 
     Args:
         is_together: All ranks compiled the function, each for its own sizes.
     """
-    same = call_fix("Give all ranks the same sizes, with padding if needed", RECOMPILATION)
+    same = call_fix("Give all ranks the same sizes, with padding if needed")
     if not is_together:
         title = "Compile with dynamic sizes from the start, so that no rank recompiles alone"
-        return (compile_argument("dynamic=True", title, RECOMPILATION, is_safe=True), same)
+        return (compile_argument("dynamic=True", title, is_safe=True), same)
     agree = "Let the ranks agree on which sizes are dynamic, while all of them compile"
-    return (setting("enable_compiler_collectives", agree, RECOMPILATION), same)
+    return (setting("enable_compiler_collectives", agree), same)
 
 
 def finding_of_job(job: Job) -> JobFinding | None:
@@ -143,7 +141,7 @@ def finding_of_job(job: Job) -> JobFinding | None:
                 count=1,
                 most=1,
                 ranks=ranks,
-                fixes=_fixes(is_together="presence" not in row.differs_in),
+                fixes=RanksDisagree.sourced(_fixes(is_together="presence" not in row.differs_in)),
                 fingerprint=hashlib.sha256(subject.encode()).hexdigest()[:16],
             )
     return None

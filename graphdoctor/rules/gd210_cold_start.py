@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import is_carried
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.wording import counted, names
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import sources_setting
-
-_SOURCE = "PyTorch user guide: torch.compile, dynamic shapes, profile-guided optimization"
+from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import config_fix, sources_setting
 
 
 class ColdStart(RecordingRule, code="GD210", name="cold-start-recompile", severity="info"):
@@ -57,7 +54,9 @@ class ColdStart(RecordingRule, code="GD210", name="cold-start-recompile", severi
     `torch/compiler/config.py`, 2.13 (`dynamic_sources`, `job_id`).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    guide = "PyTorch user guide: torch.compile, dynamic shapes, profile-guided optimization"
+
+    def findings(self, view: RecordingView) -> Matches:
         learned = [event for event in view.events if _only_generalized(event, view.graphs)]
         if not learned:
             return
@@ -92,17 +91,15 @@ def _dynamic_dims(graph: Graph | None) -> int | None:
     return sum(isinstance(size, str) for item in graph.inputs for size in item.shape or ())
 
 
-def _fixes(changes: Sequence[GuardChange]) -> Iterator[Fix]:
+def _fixes(changes: Sequence[GuardChange]) -> Fixes:
     # A value that torch carried over a break has no name that stays the same.
     named_ones = (change.source for change in changes if change.source and not is_carried(change.source))
     sources = dict.fromkeys(re.sub(r"\.size\(\)\[\d+\]$", "", source) for source in named_ones)
     if sources:
         title = "Name what is dynamic from the start"
-        yield sources_setting("dynamic_sources", list(sources), title, source=_SOURCE)
-    yield Fix(
-        title="Let torch remember dynamic dims from run to run: set the environment variable TORCH_COMPILE_JOB_ID to a "
-        "name of the job",
-        kind="config",
+        yield sources_setting("dynamic_sources", list(sources), title)
+    yield config_fix(
+        "Let torch remember dynamic dims from run to run: set the environment variable TORCH_COMPILE_JOB_ID to a name "
+        "of the job",
         is_safe=True,
-        source=_SOURCE,
     )

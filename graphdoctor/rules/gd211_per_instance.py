@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import names
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _FEWEST = 2
 """Number of recompiles of one function from one line in one call that make a pattern."""
@@ -80,7 +80,7 @@ class PerInstance(RecordingRule, code="GD211", name="per-instance-recompile", se
     (`nested_compile_region`).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         groups: dict[tuple[int, int, str, int], list[RecompileEvent]] = {}
         for event in view.events:
             site = event.call_site
@@ -134,15 +134,12 @@ def _match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
     )
 
 
-_INLINE = code_fix(
-    "Fix the graph break in the caller: torch then traces all instances into the caller's graph", RECOMPILATION
-)
+_INLINE = code_fix("Fix the graph break in the caller: torch then traces all instances into the caller's graph")
 _WHOLE = code_fix(
     "Compile the whole module, not each of its blocks: torch then traces all instances into one graph",
-    RECOMPILATION,
     is_safe=True,
 )
-_BUFFERS = code_fix("Keep what differs between the instances in buffers", RECOMPILATION)
+_BUFFERS = code_fix("Keep what differs between the instances in buffers")
 _REGIONAL = code_fix(
     "Compile the repeated layers separately, with `layer.compile()` for each",
     "PyTorch user guide: regional compilation",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import ChangeKind
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 _EACH = "in each of these states"
 _HOW: dict[ChangeKind, tuple[str, str]] = {
@@ -77,7 +76,7 @@ class ModeFlip(RecompileRule, code="GD212", name="mode-flip", severity="warning"
 
     kinds = tuple(_HOW)
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         both, same = _HOW[group.first.kind]
-        warm_up = call_fix(f"Call it once {both} during warm-up", RECOMPILATION, is_safe=True)
-        return (warm_up, call_fix(same, RECOMPILATION))
+        warm_up = call_fix(f"Call it once {both} during warm-up", is_safe=True)
+        return (warm_up, call_fix(same))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
 class StrideChange(RecompileRule, code="GD213", name="stride-change", severity="warning"):
@@ -44,16 +43,9 @@ class StrideChange(RecompileRule, code="GD213", name="stride-change", severity="
 
     kinds = ("stride",)
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         name = group.passed(group.first)
         shown = name or group.first.expression.partition(".stride(")[0]
-        return (
-            Fix(
-                title=f"Make `{shown}` contiguous before the call",
-                kind="call",
-                snippet=f"{name} = {name}.contiguous()" if name else None,
-                place=group.at_call("each_call", name) if name else None,
-                is_safe=True,
-                source=RECOMPILATION,
-            ),
-        )
+        snippet, place = (f"{name} = {name}.contiguous()", group.at_call("each_call", name)) if name else (None, None)
+        title = f"Make `{shown}` contiguous before the call"
+        return (call_fix(title, snippet=snippet, place=place, is_safe=True),)

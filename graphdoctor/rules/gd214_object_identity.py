@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.wording import quoted, without_middle
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
 class ObjectIdentity(RecompileRule, code="GD214", name="object-identity", severity="warning"):
@@ -59,7 +58,7 @@ class ObjectIdentity(RecompileRule, code="GD214", name="object-identity", severi
         new = f"{without_middle(change.new or 'a different one')}{_made(change.new_place)}"
         return f"{quoted(change.expression)} is a different object: {old} → {new}"
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
         where = f" ({_base_name(change.new_place)})" if change.new_place else ""
         title = f"Create {quoted(change.expression)} once, outside the loop that makes the calls{where}"
@@ -67,7 +66,7 @@ class ObjectIdentity(RecompileRule, code="GD214", name="object-identity", severi
             title = "Keep the object alive as long as the compiled function"
         elif change.kind == "backend":
             title = "Pass the same backend callable to each torch.compile"
-        return (code_fix(title, RECOMPILATION),)
+        return (code_fix(title),)
 
 
 def _made(place: str | None) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import ChangeKind
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 _TITLES: dict[ChangeKind, str] = {
     "keys": "Pass the same keys, in the same order, in each call",
@@ -62,5 +61,5 @@ class StructureChange(RecompileRule, code="GD215", name="structure-change", seve
         is_alias = change.kind == "aliasing"
         return f"{change.expression} became {change.new or 'the same tensor'}" if is_alias else group.changed
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        return (call_fix(_TITLES[group.first.kind], RECOMPILATION),)
+    def fixes(self, group: RecompileGroup) -> Fixes:
+        return (call_fix(_TITLES[group.first.kind]),)

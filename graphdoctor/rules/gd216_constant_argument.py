@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.wording import quoted
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, code_fix
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
 
 class ConstantArgument(RecompileRule, code="GD216", name="constant-argument", severity="warning"):
@@ -49,9 +48,9 @@ class ConstantArgument(RecompileRule, code="GD216", name="constant-argument", se
 
     kinds = ("flag", "text", "none", "value")
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         name = quoted(group.first.expression)
         return (
-            call_fix(f"Call it once with each value of {name} during warm-up", RECOMPILATION, is_safe=True),
-            code_fix(f"Compile one function for each value of {name}", RECOMPILATION),
+            call_fix(f"Call it once with each value of {name} during warm-up", is_safe=True),
+            code_fix(f"Compile one function for each value of {name}"),
         )

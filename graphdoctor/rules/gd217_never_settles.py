@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from graphdoctor.facts.wording import counted, names
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled
 from graphdoctor.rules.gd205_module_number import module_number_fixes
 
@@ -62,7 +60,7 @@ class NeverSettles(RecordingRule, code="GD217", name="never-settles", severity="
     PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13 (`exceeds_recompile_limit`).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         settling, steadiness = view.recording.settling, steadiness_of(view)
         frame, changes = unsettled(view.recording)
         if frame is None or settling is None or steadiness is None:

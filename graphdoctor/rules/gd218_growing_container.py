@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import quoted
-from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix
+from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
+from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+=|\[[^]]*\]\s*=(?!=))"
 
@@ -63,7 +62,7 @@ class GrowingContainer(RecompileRule, code="GD218", name="growing-container", se
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`SEQUENCE_LENGTH`).
     """
 
-    def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
+    def matches(self, change: GuardChange) -> bool:
         source = change.source or ""
         # What the caller passes can be another container each time.
         if change.kind != "length" or not ("." in source or source.startswith("G[")):
@@ -78,12 +77,12 @@ class GrowingContainer(RecompileRule, code="GD218", name="growing-container", se
         grown = [f"{quoted(_container(name))} ({group.steps(name)} items)" for name in group.expressions]
         return f"it adds to {' and '.join(grown)} in each call"
 
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
+    def fixes(self, group: RecompileGroup) -> Fixes:
         container = _container(group.first.expression)
         last_few = "Keep the last few in a `deque(maxlen=…)` that such values fill before the first call"
         return (
-            code_fix(f"Return the value, and add it to `{container}` where the function is called", RECOMPILATION),
-            Fix(title=last_few, kind="code"),
+            code_fix(f"Return the value, and add it to `{container}` where the function is called"),
+            code_fix(last_few),
         )
 
 

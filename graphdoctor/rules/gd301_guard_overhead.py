@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.wording import percent
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import SKIP_ALL, SKIP_INBUILT, code_fix, guard_filter
 
 _MIN_SHARE = 0.1
@@ -57,7 +54,7 @@ class GuardOverhead(RecordingRule, code="GD301", name="guard-overhead", severity
     `torch/compiler/__init__.py`, 2.13 and 2.15 (guard filters); PyTorch user guide, "Reducing guard overhead".
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         guards = view.recording.guards
         share = guards.known_share if guards else None
         run = [found for found in guards.sets if found.known_share] if guards else []
@@ -92,7 +89,7 @@ def _parts(found: GuardSet) -> str:
     return f": mostly {', '.join(f'`{path}`' for path in named)}" if named else ""
 
 
-def _fixes(guards: Guards) -> tuple[Fix, ...]:
+def _fixes(guards: Guards) -> Fixes:
     internal = sum(node.is_module_internal for each in guards.sets for node in each.nodes)
     pass_less = code_fix(
         "Pass only what the function needs: tensors instead of large dicts, lists and objects",

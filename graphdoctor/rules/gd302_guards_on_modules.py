@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from graphdoctor.facts.guards import GuardSet
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import SKIP_ALL, SKIP_INBUILT, call_fix
 
 _MIN_COUNT = 1000
@@ -64,7 +63,7 @@ class GuardsOnModules(RecordingRule, code="GD302", name="guards-on-modules", sev
     "Reducing guard overhead" and "Regional compilation".
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         most: dict[int, tuple[int, GuardSet]] = {}
         for found in view.recording.guards.sets if view.recording.guards else ():
             count = sum(node.is_module_internal for node in found.nodes)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame
 from graphdoctor.facts.wording import without_middle
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, code_fix
+from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
 _MIN_TIMES = 3
 _MAX_VALUES = 4
@@ -54,7 +51,7 @@ class GuardOnChangingValue(RecordingRule, code="GD303", name="guard-on-changing-
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13.
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         changes: dict[tuple[int, str], list[tuple[Compile, GuardChange]]] = {}
         for compile_ in view.recording.compiles if view.recording.guards is not None else ():
             for change in compile_.cause.changes if compile_.cause and compile_.outcome == "compiled" else ():
@@ -83,19 +80,19 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
     )
 
 
-def _fixes(change: GuardChange) -> Iterator[Fix]:
+def _fixes(change: GuardChange) -> Fixes:
     """How to avoid a guard on the value, by what changed about it."""
     match change.kind:
         case "size":
             title = (
                 "Make the dim dynamic before the first call: torch._dynamo.mark_dynamic, or compile with dynamic=True"
             )
-            yield call_fix(title, RECOMPILATION)
+            yield call_fix(title)
             return
         case "identity":
-            yield code_fix(f"Create `{change.expression}` once and use it in every call", RECOMPILATION)
+            yield code_fix(f"Create `{change.expression}` once and use it in every call")
             return
         case "number" | "module_number" | "text" | "value" | "length" | "flag":
             title = f"Pass what you compute from `{change.expression}` as a tensor, so that torch doesn't guard on it"
-            yield code_fix(title, RECOMPILATION)
-    yield code_fix("Read it outside the compiled function, or keep it the same from call to call", RECOMPILATION)
+            yield code_fix(title)
+    yield code_fix("Read it outside the compiled function, or keep it the same from call to call")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from graphdoctor.facts.command import block_lines
@@ -11,7 +11,8 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 _FEWEST_OPS = 100
 """Fewest operations of blocks that torch could share. Compiling so many with Inductor takes seconds, whatever ``eager``
@@ -108,7 +109,7 @@ class RepeatedBlocksInGraph(RecordingRule, code="GD401", name="repeated-blocks-i
     `torch/compiler/__init__.py`, 2.13 (`nested_compile_region`).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         target = view.recording.target
         if target.is_regional or not target.blocks:
             return
@@ -200,11 +201,10 @@ def _regional(target: TargetInfo, blocks: Mapping[RepeatedBlocks, int]) -> Fix:
         for name, value in target.compile_arguments.items()
         if value not in (None, False, {}) and (name, value) not in (("backend", "inductor"), ("backend", "eager"))
     }
-    return Fix(
-        title=f"Compile each {names(tuple(of.name for of in blocks))} by itself, and not the whole",
-        kind="call",
+    return call_fix(
+        f"Compile each {names(tuple(of.name for of in blocks))} by itself, and not the whole",
+        "PyTorch recipe: regional compilation",
         snippet="\n".join(block_lines(tuple(blocks), given)),
         place=SnippetPlace(where="compile_call"),
         is_safe=True,
-        source="PyTorch recipe: regional compilation",
     )

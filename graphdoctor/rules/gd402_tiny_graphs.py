@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from graphdoctor.facts.wording import counted, percent
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import CUDA_GRAPHS, code_fix, compile_argument
+from graphdoctor.rules.diagnosis.rule import CUDA_GRAPHS, Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import code_fix, compile_argument
 
 _MIN_SHARE = 0.5
 _LARGER = code_fix(
@@ -63,7 +61,7 @@ class TinyGraphs(RecordingRule, code="GD402", name="tiny-graphs", severity="warn
     PyTorch user guide, "CUDA Graph Trees"; `torch/profiler`, 2.13.
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         kernels, frame = view.recording.kernels, view.main_frame
         if kernels is None or frame is None or not kernels.unprofiled_us or not kernels.region_runs:
             return

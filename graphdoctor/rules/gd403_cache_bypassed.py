@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind
 from graphdoctor.facts.recording import GraphNode
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
-_SOURCE = "torch/_functorch/_aot_autograd/autograd_cache.py, 2.13"
 _WHY: Mapping[CacheBypassKind, str] = {
     "function": "keeps no graph with {subject}, which torch can't see into",
     "autograd_function": "keeps no graph with a `torch.autograd.Function`",
@@ -97,7 +95,9 @@ class CacheBypassed(RecordingRule, code="GD403", name="cache-bypassed", severity
     "Compile Time Caching in torch.compile".
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    guide = "torch/_functorch/_aot_autograd/autograd_cache.py, 2.13"
+
+    def findings(self, view: RecordingView) -> Matches:
         nodes: dict[str | None, list[GraphNode]] = defaultdict(list)
         for graph in view.recording.graphs:
             nodes[graph.compile_id] += graph.nodes or ()
@@ -139,18 +139,17 @@ def _calls(node: GraphNode, wanted: str) -> bool:
     return node.opcode.startswith("call_") and (node.target == wanted or name == wanted.rpartition(".")[2])
 
 
-def _fixes(bypass: CacheBypass) -> Iterator[Fix]:
+def _fixes(bypass: CacheBypass) -> Fixes:
     if bypass.kind == "function":
-        yield code_fix("Let torch trace the function: call it without `allow_in_graph`", _SOURCE)
+        yield code_fix("Let torch trace the function: call it without `allow_in_graph`")
         yield code_fix("Make it a custom operator: `torch.library.custom_op`", "PyTorch: Custom Python operators")
         yield code_fix(
             f"Unsafe: name `{bypass.subject or 'the function'}` in "
             "`torch._inductor.config.unsafe_marked_cacheable_functions`, with a value that you change whenever the "
             "function changes",
-            _SOURCE,
         )
     elif bypass.kind == "autograd_function":
         name = "torch._functorch.config.autograd_cache_allow_custom_autograd_functions"
-        yield setting(name, "Let AOTAutograd's cache keep graphs with such functions", _SOURCE)
+        yield setting(name, "Let AOTAutograd's cache keep graphs with such functions")
     elif bypass.kind in _TITLES:
-        yield code_fix(_TITLES[bypass.kind], _SOURCE)
+        yield code_fix(_TITLES[bypass.kind])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from graphdoctor.facts.wording import without_middle
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 _OF_TORCH = re.compile(r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE)
@@ -67,7 +66,7 @@ class BackendException(BreakRule, RecordingRule, code="GD501", name="backend-exc
         raised = _headline(site.cause.explanation)
         return f"the backend couldn't compile the graph: {raised or 'it raised an exception'}"
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         failed = {graph.compile_id: graph for graph in view.recording.graphs if graph.backend_error}
         for compile_ in view.recording.compiles:
             if compile_.failure is None or compile_.failure.type not in _FAILED:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
 
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
 _FIXES = (
@@ -66,7 +65,7 @@ class CompilerError(RecordingRule, code="GD502", name="compiler-error", severity
     `InternalTorchDynamoError`).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         for compile_ in view.recording.compiles:
             failure = compile_.failure
             if compile_.outcome != "failed" or failure is None or not _is_internal(failure.type):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.profiled import Profiled
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted, factor_text, percent
 from graphdoctor.rules.diagnosis.kernel_times import by_line, call_us, timed_kernels
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix, compile_argument
+from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import code_fix, compile_argument, config_fix
 
 _MIN_SHARE = 0.8
 _MIN_NAMED = 0.2
@@ -60,7 +57,9 @@ class LibraryCalls(RecordingRule, code="GD503", name="library-calls", severity="
     `torch/_inductor/__init__.py`, 2.13 (modes); PyTorch documentation, "Numerical accuracy" (TF32).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    guide = "torch/_inductor/__init__.py, 2.13"
+
+    def findings(self, view: RecordingView) -> Matches:
         kernels, frame = view.recording.kernels, view.main_frame
         if kernels is None or frame is None or not kernels.library_us or not kernels.region_runs:
             return
@@ -100,15 +99,12 @@ def _lines(profiled: Profiled | None) -> dict[StackEntry, float]:
     return {line: us / whole for line, us in by_line(calls, lambda kernel: kernel.operations).items()}
 
 
-def _fixes(kernels: KernelShare, recording: Recording) -> Iterator[Fix]:
+def _fixes(kernels: KernelShare, recording: Recording) -> Fixes:
     inputs = (item for graph in recording.graphs for item in graph.inputs or ())
     if any(item.dtype == "f32" for item in inputs):
         if kernels.device == "cuda":
-            yield Fix(
-                title="Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')",
-                kind="config",
-                source='PyTorch documentation: "Numerical accuracy"',
-            )
+            title = "Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')"
+            yield config_fix(title, 'PyTorch documentation: "Numerical accuracy"')
         yield code_fix("Compute in bfloat16, with torch.autocast", "PyTorch documentation: torch.amp")
     if not str(recording.target.compile_arguments.get("mode")).startswith("max-autotune"):
         yield compile_argument(

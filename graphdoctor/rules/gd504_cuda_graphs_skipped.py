@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.kernels import CudaGraphSkip, CudaGraphSkipKind
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import CUDA_GRAPHS, code_fix, compile_argument, setting
+from graphdoctor.rules.diagnosis.rule import CUDA_GRAPHS, Fixes, Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import code_fix, compile_argument, setting
 
 _WHY: dict[CudaGraphSkipKind, str] = {
     "no_device": "there is no CUDA device",
@@ -26,11 +25,9 @@ _WHY: dict[CudaGraphSkipKind, str] = {
     "rerecording": "the addresses of its tensors keep changing",
     "disabled": "a setting turns CUDA graphs off for it",
 }
-_INDUCTOR = "torch/_inductor/config.py, 2.13"
 _DYNAMIC = setting(
     "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs",
     "Let torch record a CUDA graph for each size",
-    _INDUCTOR,
     value=False,
     is_safe=True,
 )
@@ -38,7 +35,6 @@ _DYNAMIC = setting(
 _PARTITION = setting(
     "torch._inductor.config.graph_partition",
     "Let torch split the graph, and record what is before and after the operation",
-    _INDUCTOR,
     is_safe=True,
 )
 """Its default; the program turned it off."""
@@ -117,13 +113,15 @@ class CudaGraphsSkipped(RecordingRule, code="GD504", name="cuda-graphs-skipped",
     PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_utils.py`, 2.13.
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    guide = CUDA_GRAPHS
+
+    def findings(self, view: RecordingView) -> Matches:
         if (graphs := view.recording.cuda_graphs) is not None:
             yield from _matches(graphs.skipped, "torch doesn't record a CUDA graph", view)
             yield from _matches(graphs.left_out, _LEFT_OUT, view)
 
 
-def _matches(every: Iterable[CudaGraphSkip], what: str, view: RecordingView) -> Iterator[RuleMatch]:
+def _matches(every: Iterable[CudaGraphSkip], what: str, view: RecordingView) -> Matches:
     """Those of one kind at one line are one finding."""
     groups: dict[tuple[str, str | None, int | None], list[CudaGraphSkip]] = {}
     for skip in every:
@@ -172,11 +170,11 @@ def _writes(view: RecordingView, source: str) -> Iterator[StackEntry]:
                     yield entry
 
 
-def _fixes(kind: CudaGraphSkipKind, *, is_whole: bool) -> Iterator[Fix]:
+def _fixes(kind: CudaGraphSkipKind, *, is_whole: bool) -> Fixes:
     if kind in ("no_device", "cpu_graph"):
         yield _DEFAULT
     if kind == "dynamic_shapes":
         yield _DYNAMIC
-    yield from (code_fix(title, CUDA_GRAPHS) for title in _HOW.get(kind, ()))
+    yield from (code_fix(title) for title in _HOW.get(kind, ()))
     if kind in ("cpu_device", "incompatible_op") and is_whole:
         yield _PARTITION

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import names, percent
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import CUDA_GRAPHS, call_fix, code_fix
+from graphdoctor.rules.diagnosis.rule import CUDA_GRAPHS, Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
 _MIN_SHARE = 0.1
 
@@ -53,7 +51,9 @@ class CudaGraphInputs(RecordingRule, code="GD505", name="cuda-graph-inputs", sev
     (`mark_static_address`).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    guide = CUDA_GRAPHS
+
+    def findings(self, view: RecordingView) -> Matches:
         kernels, frame = view.recording.kernels, view.main_frame
         if kernels is None or frame is None or not kernels.graph_launches or not kernels.graph_input_copy_us:
             return
@@ -88,6 +88,5 @@ _FIXES = (
     ),
     code_fix(
         "Let what makes the inputs be part of the compiled function, so that they never leave the CUDA graph",
-        CUDA_GRAPHS,
     ),
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.wording import factor_text
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import code_fix, compile_argument
 
 _MIN_RATIO = 1.1
@@ -51,7 +49,9 @@ class SlowerKernels(RecordingRule, code="GD506", name="slower-kernels", severity
     `torch/_inductor/__init__.py`, 2.13 (modes).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    guide = "torch/_inductor/__init__.py, 2.13"
+
+    def findings(self, view: RecordingView) -> Matches:
         recording = view.recording
         now, before, frame = recording.kernels, recording.eager_kernels, view.main_frame
         if now is None or before is None or frame is None or now.device != before.device or not now.region_runs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from graphdoctor.facts.profiled import InductorOperation
 from graphdoctor.facts.wording import counted, names, percent
@@ -16,7 +16,7 @@ from graphdoctor.rules.diagnosis.kernel_times import (
     mostly,
     timed_kernels,
 )
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _COPIES = frozenset({"aten.clone.default", "aten.copy.default"})
@@ -64,7 +64,7 @@ class LayoutCopies(RecordingRule, code="GD508", name="layout-copies", severity="
     (`decide_layout_opt`).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         if (profiled := view.recording.profiled) is None:
             return
         copies = [kernel for kernel in timed_kernels(profiled) if _only_copies(kernel)]
@@ -88,7 +88,7 @@ def _of_library(kernel: TimedKernel) -> Sequence[InductorOperation]:
     return [kernel.graph.operations[number] for number in kernel.kernel.operations if number in of_library]
 
 
-def _matches(kernels: Sequence[TimedKernel], whole_us: float, *, is_for_library: bool) -> Iterator[RuleMatch]:
+def _matches(kernels: Sequence[TimedKernel], whole_us: float, *, is_for_library: bool) -> Matches:
     lines = by_line(kernels, lambda kernel: _of_library(kernel) or kernel.operations)
     us, runs = sum(kernel.us for kernel in kernels), sum(kernel.runs for kernel in kernels)
     if not lines or us < CLEAR * whole_us:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from graphdoctor.facts.profiled import InductorOperation, Profiled
 from graphdoctor.facts.wording import counted, percent
@@ -15,7 +15,7 @@ from graphdoctor.rules.diagnosis.kernel_times import (
     mostly,
     timed_kernels,
 )
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default"})
@@ -79,7 +79,7 @@ class DtypeCasts(RecordingRule, code="GD509", name="dtype-casts", severity="warn
     "Arithmetic Instructions".
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         if (profiled := view.recording.profiled) is not None:
             kernels, whole = timed_kernels(profiled), call_us(profiled)
             yield from _casts([kernel for kernel in kernels if _only_casts(kernel)], whole)
@@ -96,7 +96,7 @@ def _casts_of(kernel: TimedKernel) -> Sequence[InductorOperation]:
     return [operation for operation in kernel.operations if operation.target in _CASTS]
 
 
-def _casts(kernels: Sequence[TimedKernel], whole_us: float) -> Iterator[RuleMatch]:
+def _casts(kernels: Sequence[TimedKernel], whole_us: float) -> Matches:
     us, runs = sum(kernel.us for kernel in kernels), sum(kernel.runs for kernel in kernels)
     lines = by_line(kernels, _casts_of)
     if not lines or us < CLEAR * whole_us:
@@ -123,7 +123,7 @@ def _moved(kernels: Sequence[TimedKernel], runs: int) -> str:
     return f"that only {'casts moves' if runs == 1 else 'cast move'} {sum(known) / 1e6:.3g} MB"
 
 
-def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -> Iterator[RuleMatch]:
+def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -> Matches:
     """Values that become float64, where kernels that compute in it take long enough."""
     widened = [
         operation

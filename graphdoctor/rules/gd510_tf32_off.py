@@ -11,7 +11,7 @@ from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.recording import GraphNode, Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 
 _FIRST_WITH_TF32 = (8, 0)
 _ON_CUDA = re.compile(r"^f32\[.*\] cuda(?::(\d+))?$")
@@ -64,7 +64,7 @@ class Tf32Off(RecordingRule, code="GD510", name="tensor-float-off", severity="in
     PyTorch notes, "CUDA semantics", TensorFloat-32; `torch/_inductor/compile_fx.py`, 2.13 (`_warn_tf32_disabled`).
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         precision = view.recording.float32_precision
         if precision is not None and not precision.matmul_tf32:
             yield from _matches(view, _MATMULS, "matrix product", 'torch.set_float32_matmul_precision("high")')
@@ -72,7 +72,7 @@ class Tf32Off(RecordingRule, code="GD510", name="tensor-float-off", severity="in
             yield from _matches(view, _CONVOLUTIONS, "convolution", "torch.backends.cudnn.allow_tf32 = True")
 
 
-def _matches(view: RecordingView, names: frozenset[str], what: str, line: str) -> Iterator[RuleMatch]:
+def _matches(view: RecordingView, names: frozenset[str], what: str, line: str) -> Matches:
     places: Counter[StackEntry] = Counter()
     found = list(_nodes(view.recording, names))
     places.update(

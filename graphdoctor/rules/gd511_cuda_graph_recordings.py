@@ -8,12 +8,11 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.kernels import CudaGraphFunction
 from graphdoctor.facts.wording import counted, names
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import CUDA_GRAPHS, call_fix, code_fix, setting
+from graphdoctor.rules.diagnosis.rule import CUDA_GRAPHS, Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix, config_fix, setting
 
 _MAX_SIZES = 8
 """torch warns above that (``cudagraph_dynamic_shape_warn_limit``, ``torch/_inductor/config.py``, 2.13)."""
-_CONFIG = "torch/_inductor/config.py, 2.13"
 
 
 class CudaGraphRecordings(RecordingRule, code="GD511", name="cuda-graph-recordings", severity="warning"):
@@ -61,7 +60,9 @@ class CudaGraphRecordings(RecordingRule, code="GD511", name="cuda-graph-recordin
     PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_trees.py`, 2.13.
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    guide = CUDA_GRAPHS
+
+    def findings(self, view: RecordingView) -> Matches:
         graphs = view.recording.cuda_graphs
         for function in (graphs.functions or ()) if graphs is not None else ():
             if (frame := view.frame(function.compile_id) or view.main_frame) is None:
@@ -92,20 +93,18 @@ def _found(function: CudaGraphFunction) -> Iterator[tuple[str, int, str, tuple[F
 
 
 _FOR_SIZES = (
-    call_fix("Pad inputs to a few fixed sizes", CUDA_GRAPHS),
-    Fix(
-        title="List the sizes that are worth a CUDA graph in torch._inductor.config.triton.cudagraph_capture_sizes",
-        kind="config",
-        source=_CONFIG,
+    call_fix("Pad inputs to a few fixed sizes"),
+    config_fix(
+        "List the sizes that are worth a CUDA graph in torch._inductor.config.triton.cudagraph_capture_sizes",
+        "torch/_inductor/config.py, 2.13",
     ),
     setting(
         "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs",
         "Run graphs with dynamic sizes without CUDA graphs",
-        _CONFIG,
         is_safe=True,
     ),
 )
-_FOR_ADDRESSES = code_fix("Write new values into the same tensors, such as with copy_", CUDA_GRAPHS)
+_FOR_ADDRESSES = code_fix("Write new values into the same tensors, such as with copy_")
 _FOR_RESULTS = call_fix(
-    "Call torch.compiler.cudagraph_mark_step_begin() before each step, and clone results that are kept", CUDA_GRAPHS
+    "Call torch.compiler.cudagraph_mark_step_begin() before each step, and clone results that are kept"
 )

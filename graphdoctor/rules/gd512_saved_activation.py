@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.profiled import KeptBy, MeasuredMemory, Profiled
 from graphdoctor.facts.wording import percent
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import code_fix, from_setting
 
 _MIB = 1024**2
@@ -72,7 +71,7 @@ class SavedActivation(RecordingRule, code="GD512", name="saved-activation", seve
     Techniques in PyTorch".
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    def findings(self, view: RecordingView) -> Matches:
         profiled, memory = view.recording.profiled, view.recording.memory
         if profiled is None or memory is None or not view.recording.target.has_backward:
             return
@@ -106,12 +105,12 @@ def _is_worth_saying(group: Sequence[KeptBy], memory: MeasuredMemory) -> bool:
     return size >= max(_MIN_BYTES, _MIN_SHARE * memory.saved_bytes, _MIN_OF_PEAK * (peak or 0))
 
 
-def _fixes(profiled: Profiled) -> Iterator[Fix]:
+def _fixes(profiled: Profiled) -> Fixes:
     # With a budget, torch draws random numbers anew in the backward pass.
     if not profiled.draws_random:
         budget = profiled.smaller_budget
         title = f"Keep less, and compute what is cheapest again: {budget.line}"
-        yield from_setting(budget, title, "torch/_functorch/config.py, 2.13", is_safe=True)
+        yield from_setting(budget, title, is_safe=True)
     yield code_fix(
         "Checkpoint that part: torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)",
         "PyTorch documentation: torch.utils.checkpoint",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
@@ -53,7 +50,7 @@ class ExportError(BreakRule, code="GD600", name="export-error", severity="error"
             return "torch.export raises an error"
         return f"torch.export can't trace `{site.shown}`"
 
-    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+    def suggested(self, site: BreakSite) -> Fixes:
         if site.records[0].is_stack_exact:
             title = "Write this line with torch's own operations, or compute it before the exported part"
             yield code_fix(title, "PyTorch documentation: torch.export programming model")

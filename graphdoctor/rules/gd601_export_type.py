@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import code_fix
-
-_SOURCE = "torch/export/__init__.py, 2.13 (register_dataclass)"
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
+from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
 
 class ExportType(BreakRule, code="GD601", name="export-type", severity="error"):
@@ -52,24 +50,20 @@ class ExportType(BreakRule, code="GD601", name="export-type", severity="error"):
     `torch/export/__init__.py`, 2.13 (`register_dataclass`); torch's own message.
     """
 
+    guide = "torch/export/__init__.py, 2.13 (register_dataclass)"
     topic = "export_type"
 
     def message(self, site: BreakSite) -> str:
         names = [f"`{found.name}`" for found in site.records[0].classes]
         return f"torch.export can't take {' or '.join(names) or 'an argument or a result'} apart"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+    def fixes(self, site: BreakSite) -> Fixes:
         found = (_registration(known.module, known.name) for known in site.records[0].classes if known.is_dataclass)
         title = "Leave it out, put its tensors into a tuple, a list or a dict, or register the class with "
-        return (*found, code_fix(f"{title}`torch.utils._pytree.register_pytree_node`", _SOURCE))
+        return (*found, code_fix(f"{title}`torch.utils._pytree.register_pytree_node`"))
 
 
 def _registration(module: str, name: str) -> Fix:
-    return Fix(
-        title=f"Register `{name}`, so that torch takes it apart",
-        kind="call",
-        snippet=f"from {module} import {name}\ntorch.export.register_dataclass({name})",
-        place=SnippetPlace(where="start"),
-        is_safe=True,
-        source=_SOURCE,
-    )
+    snippet = f"from {module} import {name}\ntorch.export.register_dataclass({name})"
+    place = SnippetPlace(where="start")
+    return call_fix(f"Register `{name}`, so that torch takes it apart", snippet=snippet, place=place, is_safe=True)

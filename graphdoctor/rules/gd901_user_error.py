@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from graphdoctor.facts.recording import Call, CallError, Compile, FailedCompile, TargetInfo
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
 _RAISED = "TorchRuntimeError"
-_SOURCE = "torch/_dynamo/exc.py, 2.13"
-_COMPARE = code_fix("Call it without torch.compile; if that raises too, fix the program", _SOURCE)
+_COMPARE = code_fix("Call it without torch.compile; if that raises too, fix the program")
 
 
 class UserError(RecordingRule, code="GD901", name="user-error", severity="error"):
@@ -52,7 +50,9 @@ class UserError(RecordingRule, code="GD901", name="user-error", severity="error"
     whether it fails there too.
     """
 
-    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+    guide = "torch/_dynamo/exc.py, 2.13"
+
+    def findings(self, view: RecordingView) -> Matches:
         recording = view.recording
         if recording.is_foreign and not recording.calls:
             for found in recording.compiles:
@@ -65,7 +65,7 @@ class UserError(RecordingRule, code="GD901", name="user-error", severity="error"
                 yield _match(call, call.error, failed, recording.target)
 
 
-def _matches_of_compile(compile_: Compile, failure: FailedCompile) -> Iterator[RuleMatch]:
+def _matches_of_compile(compile_: Compile, failure: FailedCompile) -> Matches:
     """What was raised while tracing, if that is known to be at a line of the program."""
     if own := _own(failure):
         yield RuleMatch(
@@ -96,7 +96,7 @@ def _match(call: Call, error: CallError, failed: Compile | None, target: TargetI
         compile_ids=(failed.compile_id,) if failed else (),
         torch_reason=error.message,
         user_stack=failure.stack if failure is not None else (),
-        fixes=(code_fix(_advice(error, target), _SOURCE),),
+        fixes=(code_fix(_advice(error, target)),),
     )
 
 

@@ -75,7 +75,7 @@ def _wrong(cause: dict[str, Any]) -> Iterator[str]:
     origins: tuple[Origin, ...] = ("user", "third_party")
     for origin in origins:
         site = site_of(cause, origin)
-        for fix in rule_of(site).fixes(site):
+        for fix in rule_of(site).sourced(rule_of(site).fixes(site)):
             if origin == "third_party" and fix.kind == "code":
                 yield f"a package's source is edited: {fix.title}"
             if not fix.title[0].isupper() or fix.title.endswith(".") or fix.title.count("`") % 2 or not fix.source:

@@ -64,7 +64,7 @@ def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines:
         location=location_of(entry, root),
         count=0,
         torch_id=spot.torch_id,
-        fixes=fixes,
+        fixes=rule.sourced(fixes),
         fingerprint=fingerprint(rule.code, entry, root, spot.torch_id or spot.gb_type or spot.subject),
     )
 

@@ -82,7 +82,7 @@ def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
         ddp_split=match.ddp_split,
         compile_ids=tuple(dict.fromkeys(id_ for id_ in match.compile_ids if id_ is not None)),
         user_stack=match.user_stack,
-        fixes=tuple(_shown_fix(fix, root) for fix in match.fixes),
+        fixes=tuple(_shown_fix(fix, root) for fix in rule.sourced(match.fixes)),
         cost=None if match.call_us is None else Cost(call_us=match.call_us, call_from="profile", share=match.share),
         fingerprint=fingerprint(rule.code, match.entry, root, subject),
     )

@@ -10,7 +10,6 @@ from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.diagnosis.recompiles import (
-    RecompileEvent,
     RecompileGroup,
     distinct_values,
     hidden_change_count,
@@ -86,8 +85,8 @@ def at_compile_call(matched: RuleMatch, recording: Recording) -> RuleMatch:
 
 
 def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> Iterator[Matched]:
-    def rule_of(change: GuardChange, event: RecompileEvent) -> RecompileRule:
-        return next(rule for rule in rules if rule.matches(change, event))
+    def rule_of(change: GuardChange) -> RecompileRule:
+        return next(rule for rule in rules if rule.matches(change))
 
     for rule, group in recompile_groups(view.events, rule_of):
         # A resume function may have another value under an argument's name.

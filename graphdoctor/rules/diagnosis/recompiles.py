@@ -330,7 +330,7 @@ def hidden_change_count(events: Iterable[RecompileEvent]) -> int:
 
 
 def recompile_groups(
-    events: Iterable[RecompileEvent], rule_of: Callable[[GuardChange, RecompileEvent], _Rule]
+    events: Iterable[RecompileEvent], rule_of: Callable[[GuardChange], _Rule]
 ) -> Iterator[tuple[_Rule, RecompileGroup]]:
     """Group events by what changed: one group for each function and value, or set of values.
 
@@ -346,7 +346,7 @@ def recompile_groups(
     for event in events:
         parts: dict[_Rule, list[GuardChange]] = {}
         for change in event.changes:
-            parts.setdefault(rule_of(change, event), []).append(change)
+            parts.setdefault(rule_of(change), []).append(change)
         frame = event.frame
         for rule, changes in parts.items():
             found = {change.expression for change in changes}

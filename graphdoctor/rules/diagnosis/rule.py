@@ -36,11 +36,21 @@ from graphdoctor.facts.wording import times
 if TYPE_CHECKING:
     from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
 
+Fixes = Iterable[Fix]
+"""Suggestions, best first."""
+Matches = Iterable["RuleMatch"]
+"""What a rule finds, in the order of the log."""
+
 DOC_SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "Fix safety", "Source")
 """Sections of a rule's page, in order."""
 GAP_SECTIONS = ("What it means", "Why it matters", "What to do")
 """Sections of the page about something that a recording lacks, in order."""
 
+_GUIDES = {
+    "GD1": "PyTorch user guide: torch.compile, common graph breaks",
+    **dict.fromkeys(("GD2", "GD3"), "PyTorch user guide: torch.compile, recompilation"),
+}
+CUDA_GRAPHS = "PyTorch user guide: torch.compile, CUDA graph trees"
 _CALLED = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
 _MAX_LENGTH = 60
 _WITH_VALUE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
@@ -248,6 +258,17 @@ class GapPage(Page):
 class Rule(Page):
     """A page on one kind of finding, and what finds it."""
 
+    guide: ClassVar[str | None] = None
+    """Where its suggestions are recommended, unless one says so itself; by default the guide for codes like its own."""
+    remedies: ClassVar[tuple[Fix, ...]] = ()
+    """Suggestions, best first, if they are the same for all that it finds."""
+
+    @classmethod
+    def sourced(cls, fixes: Fixes) -> tuple[Fix, ...]:
+        """Suggestions, each with where it is recommended."""
+        guide = cls.guide or _GUIDES.get(cls.code[:3])
+        return tuple(fix if fix.source else fix.model_copy(update={"source": guide}) for fix in fixes)
+
 
 class BreakRule(Rule):
     """A rule about a break site. A site belongs to the first rule of the catalog that matches it.
@@ -266,8 +287,6 @@ class BreakRule(Rule):
     """Torch's own code in which it happened."""
     says: ClassVar[str] = ""
     """The message, with what it shows of ``{site}``."""
-    remedies: ClassVar[tuple[Fix, ...]] = ()
-    """Suggestions, best first."""
 
     def matches(self, site: BreakSite) -> bool:
         """Whether the site belongs to this rule."""
@@ -280,12 +299,12 @@ class BreakRule(Rule):
         """One sentence: what on this line breaks the graph."""
         return self.says.format(site=site)
 
-    def suggested(self, site: BreakSite) -> Iterable[Fix]:  # noqa: ARG002 - most rules look at it
-        """Suggestions for this line, best first, as if it could be edited."""
+    def suggested(self, site: BreakSite) -> Fixes:  # noqa: ARG002 - most rules look at it
+        """Suggestions for this line, as if it could be edited."""
         return self.remedies
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Suggestions for this line, best first: edits only of the user's own code."""
+        """Suggestions for this line: edits only of the user's own code."""
         return tuple(fix for fix in self.suggested(site) if site.is_own_code or fix.kind != "code")
 
 
@@ -293,8 +312,8 @@ class RecordingRule(Rule):
     """A rule about the recording as a whole: recompiles, skipped frames, failed calls."""
 
     @abstractmethod
-    def findings(self, view: RecordingView) -> Iterable[RuleMatch]:
-        """All that the rule finds, in the order of the log."""
+    def findings(self, view: RecordingView) -> Matches:
+        """All that the rule finds."""
 
 
 @dataclass(frozen=True)
@@ -398,7 +417,7 @@ class RuleMatch:
     effects: Effects = field(default_factory=Effects)
     break_effects: tuple[BreakEffect, ...] = ()
     user_stack: tuple[StackEntry, ...] = ()
-    fixes: Iterable[Fix] = ()
+    fixes: Fixes = ()
     severity: Severity | None = None
     subject: str = ""
     changes: tuple[GuardChange, ...] = ()
@@ -415,7 +434,7 @@ class RecompileRule(Rule):
     kinds: ClassVar[tuple[ChangeKind, ...]] = ()
     """Kinds of changes that always belong to this rule."""
 
-    def matches(self, change: GuardChange, event: RecompileEvent) -> bool:  # noqa: ARG002 - some rules look at it
+    def matches(self, change: GuardChange) -> bool:
         """Whether a change belongs to this rule."""
         return change.kind in self.kinds
 
@@ -428,9 +447,9 @@ class RecompileRule(Rule):
         """A clause: what changed, with its values."""
         return group.changed
 
-    @abstractmethod
-    def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Suggestions for this value, best first."""
+    def fixes(self, group: RecompileGroup) -> Fixes:  # noqa: ARG002 - most rules look at it
+        """Suggestions for this value."""
+        return self.remedies
 
 
 @dataclass(frozen=True)

@@ -18,23 +18,32 @@ from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.diagnosis.rule import BreakSite, shortened
 
-GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
-RECOMPILATION = "PyTorch user guide: torch.compile, recompilation"
-CUDA_GRAPHS = "PyTorch user guide: torch.compile, CUDA graph trees"
 _BUILTINS = frozenset(dir(builtins))
 _TEXT_PARTS = ("FSTRING_MIDDLE", "TSTRING_MIDDLE")
 """Tokens of newer Pythons for the text within an f-string."""
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def code_fix(title: str, source: str = GUIDE, *, is_safe: bool = False) -> Fix:
-    """A change of source, in words."""
+def code_fix(title: str, source: str | None = None, *, is_safe: bool = False) -> Fix:
+    """A change of source, in words; without a ``source``, the rule's guide recommends it."""
     return Fix(title=title, kind="code", is_safe=is_safe, source=source)
 
 
-def call_fix(title: str, source: str = GUIDE, *, is_safe: bool = False) -> Fix:
-    """A change of how the target is compiled and called, in words."""
-    return Fix(title=title, kind="call", is_safe=is_safe, source=source)
+def call_fix(
+    title: str,
+    source: str | None = None,
+    *,
+    snippet: str | None = None,
+    place: SnippetPlace | None = None,
+    is_safe: bool = False,
+) -> Fix:
+    """A change of how the target is compiled and called, with lines to write there or in words alone."""
+    return Fix(title=title, kind="call", snippet=snippet, place=place, is_safe=is_safe, source=source)
+
+
+def config_fix(title: str, source: str | None = None, *, is_safe: bool = False) -> Fix:
+    """A change of torch's configuration, in words."""
+    return Fix(title=title, kind="config", is_safe=is_safe, source=source)
 
 
 # Code for a statement.
@@ -69,7 +78,7 @@ def rewritten(
         line=context.statement_line,
         end_line=context.statement_end_line,
     )
-    return Fix(title=title, kind="code", snippet=named, place=place, is_safe=is_safe, source=GUIDE)
+    return Fix(title=title, kind="code", snippet=named, place=place, is_safe=is_safe)
 
 
 def _pasted(site: BreakSite, code: str | None) -> str | None:
@@ -190,7 +199,8 @@ def setting(
 
 
 def from_setting(chosen: Setting, title: str, source: str | None = None, *, is_safe: bool = False) -> Fix:
-    """A torch setting as a fix."""
+    """A torch setting as a fix; without a ``source``, where the setting is declared."""
+    declared = f"{chosen.name.rpartition('.config.')[0].replace('.', '/')}/config.py, 2.13"
     return Fix(
         title=title,
         kind="config",
@@ -198,30 +208,19 @@ def from_setting(chosen: Setting, title: str, source: str | None = None, *, is_s
         place=SnippetPlace(where="start"),
         setting=chosen,
         is_safe=is_safe,
-        source=source or "torch/_dynamo/config.py, 2.13",
+        source=source or declared,
     )
 
 
-def sources_setting(name: str, sources: list[str], title: str, *, source: str) -> Fix:
-    """One of ``torch.compiler.config``'s lists of sources as a fix.
-
-    Args:
-        name: ``dynamic_sources`` or ``unbacked_sources``.
-        sources: torch's sources, such as ``L['x']``.
-        title: One imperative sentence.
-        source: Where the fix is recommended.
-    """
-    line = Setting(name=f"torch.compiler.config.{name}", value=",".join(sources)).line
-    place = SnippetPlace(where="start")
-    return Fix(title=title, kind="config", snippet=line, place=place, is_safe=True, source=source)
+def sources_setting(name: str, sources: list[str], title: str) -> Fix:
+    """One of ``torch.compiler.config``'s lists of torch's sources, such as ``L['x']``, as a line that isn't tried."""
+    chosen = Setting(name=f"torch.compiler.config.{name}", value=",".join(sources))
+    return from_setting(chosen, title, is_safe=True).model_copy(update={"snippet": chosen.line, "setting": None})
 
 
-def compile_argument(
-    argument: str, title: str, source: str = "torch/_inductor/__init__.py, 2.13", *, is_safe: bool
-) -> Fix:
+def compile_argument(argument: str, title: str, source: str | None = None, *, is_safe: bool) -> Fix:
     """An argument of ``torch.compile`` as a fix, such as ``dynamic=True``."""
-    place = SnippetPlace(where="compile")
-    return Fix(title=title, kind="call", snippet=argument, place=place, is_safe=is_safe, source=source)
+    return call_fix(title, source, snippet=argument, place=SnippetPlace(where="compile"), is_safe=is_safe)
 
 
 def guard_filter(name: str, risk: str) -> Fix:
