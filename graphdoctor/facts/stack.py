@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -37,6 +38,11 @@ class StackEntry(Fact):
     origin: Origin
     package: str | None = None
     """Top-level package of a third-party or torch file, such as ``transformers``."""
+
+
+def innermost(stack: Sequence[StackEntry]) -> StackEntry | None:
+    """The innermost line of the program; None if there is none."""
+    return next((entry for entry in reversed(stack) if entry.origin in PROGRAM_ORIGINS), None)
 
 
 @lru_cache(maxsize=4096)  # asked for every node of every graph

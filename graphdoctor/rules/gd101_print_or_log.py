@@ -127,10 +127,7 @@ def _output_call(site: BreakSite) -> str | None:
         return "`warnings.warn`"
     name = site.called
     # A module-level logging.info() and a wrapped logger break inside the standard library's logging package.
-    is_inside_logging = any(
-        entry.origin == "stdlib" and entry.file.replace("\\", "/").endswith("/logging/__init__.py")
-        for entry in site.stack
-    )
-    if site.cause.torch_id == "GB0291" or "logging.Logger" in site.gb_type or is_inside_logging:
+    is_inside = site.is_inside("/logging/__init__.py")
+    if site.cause.torch_id == "GB0291" or "logging.Logger" in site.gb_type or is_inside:
         return f"the logger call `{name}`" if name else "a logger call"
     return f"`{name}`" if name in _WRITERS else None

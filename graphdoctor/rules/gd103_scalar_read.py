@@ -55,11 +55,8 @@ class ScalarRead(BreakRule, code="GD103", name="scalar-read", severity="warning"
 
     torch_ids = ("GB0124", "GB0109", "GB0033")
     gb_type = r"Unsupported Tensor\.item\(\)|Tensor\.tolist\(\)|Data dependent operator"
+    context = r"(?s)\Abuiltin range .*TensorVariable"
     says = "`{site.shown}` reads a tensor's value into Python"
-
-    def matches(self, site: BreakSite) -> bool:
-        is_range = site.torch_context.startswith("builtin range ") and "TensorVariable" in site.torch_context
-        return is_range or super().matches(site)
 
     def suggested(self, site: BreakSite) -> Fixes:
         if "tolist()" in site.gb_type:

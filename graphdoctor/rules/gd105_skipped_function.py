@@ -7,7 +7,7 @@ import sys
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
 from graphdoctor.rules.diagnosis.suggestions import OWN_FUNCTION, code_fix, guard_while_compiling, setting
 
-_FILE_METHOD = r"call_method UserDefinedObjectVariable\((TextIOWrapper|Buffered\w+|FileIO)\) "
+_OF_FILE = r"(\Abuiltin open|call_method UserDefinedObjectVariable\((?:TextIOWrapper|Buffered\w+|FileIO)\)) "
 
 
 class SkippedFunction(BreakRule, code="GD105", name="skipped-function", severity="warning"):
@@ -61,14 +61,11 @@ class SkippedFunction(BreakRule, code="GD105", name="skipped-function", severity
     guide = "PyTorch user guide: torch.compile, skipped functions"
     torch_ids = ("GB0007", "GB0008", "GB9193")
     gb_type = ".*marked as skipped|Call to a time function$"
-
-    def matches(self, site: BreakSite) -> bool:
-        is_file = (site.in_context(r"^(builtin open) ") or site.in_context(_FILE_METHOD)) is not None
-        return is_file or super().matches(site)
+    context = _OF_FILE
 
     def message(self, site: BreakSite) -> str:
         called, function = site.called, _function(site)
-        if site.in_context(r"(open) ") or site.in_context(_FILE_METHOD):
+        if site.in_context(_OF_FILE):
             return f"`{called or function}` accesses a file, so torch can't put it in a graph"
         is_alike = called is None or function.rpartition(".")[2] in ("__init__", "__new__", called.rpartition(".")[2])
         if site.is_deeper and called and not is_alike:

@@ -48,20 +48,14 @@ class BackwardOrOptimizer(BreakRule, code="GD112", name="backward-or-optimizer",
     """
 
     torch_ids = ("GB0123", "GB9186")
-
-    def matches(self, site: BreakSite) -> bool:
-        is_optimizer = site.in_context(r"qualname: (Optimizer|LRScheduler)\.") is not None or any(
-            entry.origin == "torch" and "/torch/optim/" in entry.file.replace("\\", "/") for entry in site.stack
-        )
-        return is_optimizer or super().matches(site)
-
-    def message(self, site: BreakSite) -> str:
-        return f"`{site.called or site.text}` belongs outside the compiled function, in the training step"
+    context = r"qualname: (?:Optimizer|LRScheduler)\."
+    inside = "/torch/optim/"
+    says = "`{site.named}` belongs outside the compiled function, in the training step"
 
     def suggested(self, site: BreakSite) -> Fixes:
         yield code_fix("Compile only the forward pass and the loss, and call this outside")
         name = site.called or ""
-        if super().matches(site):
+        if site.cause.torch_id in self.torch_ids:
             yield setting("trace_autograd_ops", "Let torch trace the backward pass", "torch's hint")
         elif name.endswith("step") and not site.in_context(r"qualname: (LRScheduler)\."):
             title = f"Compile the optimizer's step on its own: give `{name}` to `torch.compile`"

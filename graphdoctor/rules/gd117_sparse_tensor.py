@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
@@ -45,8 +45,6 @@ class SparseTensor(BreakRule, code="GD117", name="sparse-tensor", severity="warn
 
     torch_ids = ("GB0015", "GB0277")
     gb_type = ".*sparse Tensor"
+    context = r"qualname: [\w.]*\bsparse_\w+_tensor\b"
     says = "`{site.shown}` is a sparse tensor, which torch can't trace"
     remedies = (call_fix("Keep sparse tensors outside the compiled function", "torch's hint"),)
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or site.in_context(r"qualname: [\w.]*\b(sparse_\w+_tensor)\b") is not None

@@ -51,11 +51,10 @@ class IteratorFromOutside(BreakRule, code="GD121", name="iterator-from-outside",
 
     torch_ids = ("GB0811", "GB4347", "GB0118", "GB0160")
     gb_type = r"missing tp_iter|Missing tp_iternext|Unsupported next\(\) call|Unimplemented next\(\) call"
+    context = "name=__(?:iter|next)__"
     says = "`{site.looped_over}` iterates over an iterator that was created outside the compiled function"
     remedies = (code_fix("Pass a list or a tuple, or create the iterator inside the compiled function"),)
 
     def matches(self, site: BreakSite) -> bool:
-        is_special = "name=__iter__" in site.torch_context or "name=__next__" in site.torch_context
         is_sourceless = site.gb_type.startswith("Unexpected type in sourceless builder")
-        is_iterator = is_sourceless and _ITERATOR.search(site.torch_context) is not None
-        return is_special or is_iterator or super().matches(site)
+        return (is_sourceless and _ITERATOR.search(site.torch_context) is not None) or super().matches(site)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
+from graphdoctor.rules.diagnosis.rule import BreakRule
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
@@ -54,6 +54,6 @@ class ValueNotRebuilt(BreakRule, code="GD124", name="value-not-rebuilt", severit
     torch_ids = ("GB0092", "GB0093", "GB1297", "GB2533", "GB8335")
     gb_type = "Reconstruction failure|Generator reconstruction with mutations|reconstructing @contextmanager object"
     says = "a break in `{site.named}` leaves a value that torch can't reconstruct"
-
-    def suggested(self, site: BreakSite) -> Fixes:
-        yield code_fix(f"Fix the break inside `{site.named}` first: it causes this one", "torch's message for GB0092")
+    remedies = (
+        code_fix("Fix the break inside `{site.named}` first: it causes this one", "torch's message for GB0092"),
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
+from typing import get_args
+
+from graphdoctor.facts.recompiles import ChangeKind
+from graphdoctor.rules.diagnosis.rule import RecompileRule
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
@@ -50,9 +51,7 @@ class Recompile(RecompileRule, code="GD200", name="recompile", severity="warning
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`recompile_reasons`).
     """
 
-    def matches(self, change: GuardChange) -> bool:
-        return True
-
-    def fixes(self, group: RecompileGroup) -> Fixes:
-        title = "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
-        return (call_fix(title),)
+    kinds = get_args(ChangeKind)
+    remedies = (
+        call_fix("Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from graphdoctor.facts.stack import PROGRAM_ORIGINS
+from graphdoctor.facts.stack import innermost
 from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
@@ -72,10 +72,9 @@ class CompilerError(RecordingRule, code="GD502", name="compiler-error", severity
                 continue
             first = next((line.strip() for line in failure.message.splitlines() if line.strip()), "")
             # The innermost line of the program that Dynamo traced, else the definition of the frame.
-            own = [entry for entry in failure.stack if entry.origin in PROGRAM_ORIGINS]
             frame = view.frames.get(compile_.frame_id)
             yield RuleMatch(
-                entry=own[-1] if own else frame.entry if frame is not None else compile_.stack[-1],
+                entry=innermost(failure.stack) or (frame.entry if frame is not None else compile_.stack[-1]),
                 message=f"torch.compile itself failed here with {failure.type}: {first}".rstrip(": "),
                 count=1,
                 compile_ids=(compile_.compile_id,),

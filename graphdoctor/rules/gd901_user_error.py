@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.recording import Call, CallError, Compile, FailedCompile, TargetInfo
-from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.facts.stack import StackEntry, innermost
 from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
@@ -67,9 +67,9 @@ class UserError(RecordingRule, code="GD901", name="user-error", severity="error"
 
 def _matches_of_compile(compile_: Compile, failure: FailedCompile) -> Matches:
     """What was raised while tracing, if that is known to be at a line of the program."""
-    if own := _own(failure):
+    if (entry := innermost(failure.stack)) is not None:
         yield RuleMatch(
-            entry=own[-1],
+            entry=entry,
             message=f"torch.compile raised {_RAISED} here: {failure.chain[0].gb_type}",
             count=1,
             compile_ids=(compile_.compile_id,),
@@ -79,23 +79,19 @@ def _matches_of_compile(compile_: Compile, failure: FailedCompile) -> Matches:
         )
 
 
-def _own(failure: FailedCompile | None) -> list[StackEntry]:
-    return [entry for entry in failure.stack if entry.origin in PROGRAM_ORIGINS] if failure is not None else []
-
-
 def _match(call: Call, error: CallError, failed: Compile | None, target: TargetInfo) -> RuleMatch:
     failure = failed.failure if failed is not None else None
-    # The innermost line of the code being traced, or of the program's traceback.
-    own = _own(failure)
+    stack = failure.stack if failure is not None else ()
     first = next((line for line in error.message.splitlines() if line.strip()), "")
     kind = error.type.rpartition(".")[2]
     return RuleMatch(
-        entry=own[-1] if own else _raising_line(error),
+        # The innermost line of the code being traced, or of the program's traceback.
+        entry=innermost(stack) or _raising_line(error),
         message=f"call {call.index} raised {kind}: {first}{_in_eager(error)}",
         count=1,
         compile_ids=(failed.compile_id,) if failed else (),
         torch_reason=error.message,
-        user_stack=failure.stack if failure is not None else (),
+        user_stack=stack,
         fixes=(code_fix(_advice(error, target)),),
     )
 

@@ -22,7 +22,7 @@ from graphdoctor.facts.recording import (
     Settling,
     SourceContext,
 )
-from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.stack import StackEntry, innermost
 from graphdoctor.trace.breaks import (
     MAX_MESSAGE,
     PrintedBreak,
@@ -37,7 +37,7 @@ from graphdoctor.trace.gaps import old_log_gaps, run_gaps, unreadable_gaps
 from graphdoctor.trace.inductor_runtime import cache_bypasses
 from graphdoctor.trace.intake import Intake, SeenCompile
 from graphdoctor.trace.metrics import CompileMetrics
-from graphdoctor.trace.origin import RESUME_NAME, Root, innermost, without_probe
+from graphdoctor.trace.origin import RESUME_NAME, Root, without_probe
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _DECLINED = "The backend declined the graph, so torch runs the frame eagerly."

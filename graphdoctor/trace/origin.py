@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from graphdoctor.facts.recording import Environment
@@ -72,11 +72,6 @@ def _of_package(name: str) -> tuple[Origin, str | None]:
 def is_probe(file: str) -> bool:
     """Whether a file is part of graphdoctor's own probe, which no report shows."""
     return _PROBE.search(file) is not None
-
-
-def innermost(stack: Sequence[StackEntry]) -> StackEntry | None:
-    """The innermost entry that is neither torch's nor the standard library's."""
-    return next((entry for entry in reversed(stack) if entry.origin in ("user", "third_party")), None)
 
 
 def without_probe(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:

@@ -12,7 +12,7 @@ from graphdoctor.facts.expressions import argument_source, expression
 from graphdoctor.facts.fixes import SnippetPlace, Where
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording
-from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.facts.stack import StackEntry, innermost
 from graphdoctor.facts.wording import names, quoted, without_middle
 
 _STATE_KINDS = frozenset(
@@ -69,8 +69,7 @@ class RecompileEvent:
     def call_site(self) -> StackEntry | None:
         """The line of user or package code that made the call, or None if there is none."""
         first = self.compiles[0]
-        above = first.stack[:-1] or (first.cause.caller if first.cause else ())
-        return next((entry for entry in reversed(above) if entry.origin in PROGRAM_ORIGINS), None)
+        return innermost(first.stack[:-1] or (first.cause.caller if first.cause else ()))
 
     @property
     def cost_s(self) -> float | None:

@@ -105,6 +105,11 @@ class BreakSite:
         """Of the first record."""
         return self.records[0].stack
 
+    def is_inside(self, part: str) -> bool:
+        """Whether that stack has a file of Python's or torch's own with this in its path."""
+        files = (entry.file.replace("\\", "/") for entry in self.stack if entry.origin in ("stdlib", "torch"))
+        return any(part in file for file in files)
+
     @property
     def is_deeper(self) -> bool:
         """Whether torch stopped in something that the line calls."""
@@ -273,14 +278,18 @@ class Rule(Page):
 class BreakRule(Rule):
     """A rule about a break site. A site belongs to the first rule of the catalog that matches it.
 
-    What the class has of ``torch_ids``, ``gb_type``, ``topic`` and ``mechanism`` names the breaks that always belong to
-    the rule. Override the methods where words that never change don't do.
+    What the class has of ``torch_ids``, ``gb_type``, ``context``, ``inside``, ``topic`` and ``mechanism`` names the
+    breaks that always belong to the rule. Override the methods where words that never change don't do.
     """
 
     torch_ids: ClassVar[tuple[str, ...]] = ()
     """torch's registry ids of the cause."""
     gb_type: ClassVar[str] = r"(?!)"
     """A pattern for the start of torch's kind of message, for releases that print no id."""
+    context: ClassVar[str] = r"(?!)"
+    """A pattern in torch's developer context."""
+    inside: ClassVar[str | None] = None
+    """See ``BreakSite.is_inside``."""
     topic: ClassVar[str | None] = None
     """``BreakRecord.topic``."""
     mechanism: ClassVar[TorchMechanism | None] = None
@@ -292,16 +301,21 @@ class BreakRule(Rule):
         """Whether the site belongs to this rule."""
         if self.mechanism is not None:
             return site.mechanism == self.mechanism
-        is_of_type = site.cause.torch_id in self.torch_ids or re.match(self.gb_type, site.gb_type) is not None
-        return is_of_type or (self.topic is not None and site.records[0].topic == self.topic)
+        return (
+            site.cause.torch_id in self.torch_ids
+            or re.match(self.gb_type, site.gb_type) is not None
+            or re.search(self.context, site.torch_context) is not None
+            or (self.inside is not None and site.is_inside(self.inside))
+            or (self.topic is not None and site.records[0].topic == self.topic)
+        )
 
     def message(self, site: BreakSite) -> str:
         """One sentence: what on this line breaks the graph."""
         return self.says.format(site=site)
 
-    def suggested(self, site: BreakSite) -> Fixes:  # noqa: ARG002 - most rules look at it
-        """Suggestions for this line, as if it could be edited."""
-        return self.remedies
+    def suggested(self, site: BreakSite) -> Fixes:
+        """Suggestions for this line, as if it could be edited; ``remedies`` may show ``{site}`` too."""
+        return (fix.model_copy(update={"title": fix.title.format(site=site)}) for fix in self.remedies)
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         """Suggestions for this line: edits only of the user's own code."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from graphdoctor.facts.diagnosis import Effects
 from graphdoctor.facts.recording import BreakEffect, BreakRecord, Frame, Recording
-from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.facts.stack import StackEntry, innermost
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
 from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingView
 
@@ -56,12 +56,9 @@ def _site_entry(record: BreakRecord, view: RecordingView) -> StackEntry | None:
     frame's own line if there is none. A record without a stack is at the frame's own line: its caller isn't to blame.
     """
     compile_ = view.compiles.get(record.compile_id)
-    above = compile_.stack[:-1] if compile_ and record.stack else ()
-    for entry in (*reversed(record.stack), *reversed(above)):
-        if entry.origin in PROGRAM_ORIGINS:
-            return entry
+    above = compile_.stack[:-1] if compile_ else ()
     if record.stack:
-        return record.stack[-1]
+        return innermost((*above, *record.stack)) or record.stack[-1]
     frame = view.frame(record.compile_id)
     return None if frame is None else frame.entry
 
@@ -78,10 +75,9 @@ def _at_root(
         roots: For each line that calls such a module, where it is compiled; those found now are added.
     """
     compile_, frame = view.compiles.get(record.compile_id), view.frame(record.compile_id)
-    if compile_ is not None and frame is not None and frame.is_wrapper and frame.line == entry.line:
-        caller = next((item for item in reversed(compile_.stack[:-1]) if item.origin in PROGRAM_ORIGINS), None)
-        if caller is not None:
-            roots[caller.file, caller.line] = entry
+    is_wrapper = frame is not None and frame.is_wrapper and frame.line == entry.line
+    if compile_ is not None and is_wrapper and (caller := innermost(compile_.stack[:-1])) is not None:
+        roots[caller.file, caller.line] = entry
     return roots.get((entry.file, entry.line), entry)
 
 

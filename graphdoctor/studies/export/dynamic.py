@@ -13,7 +13,7 @@ from typing import Literal
 
 from graphdoctor.facts.export import DynamicShapes, ExportDim
 from graphdoctor.facts.recording import DifferingDim, TriedDim
-from graphdoctor.facts.stack import PROGRAM_ORIGINS
+from graphdoctor.facts.stack import innermost
 from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.studies.export.attempts import Attempt, Exporter
 from graphdoctor.studies.export.trials import ExportTrials
@@ -115,7 +115,7 @@ class DynamicTrials:
         return ExportTrials(self.exporter, ExportPlan(self.is_strict))
 
     def _dim(self, dim: TriedDim) -> ExportDim:
-        place = next((entry for entry in reversed(dim.stack) if entry.origin in PROGRAM_ORIGINS), None)
+        place = innermost(dim.stack)
         return ExportDim(
             source=dim.source,
             dim=dim.dim,
