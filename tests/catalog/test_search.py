@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
@@ -14,11 +14,11 @@ from graphdoctor.probe.catalog.library import (  # noqa: E402
     ModelText,
     Slot,
     UnknownParameterError,
-    by_size,
     choices,
     evaluated_body,
     parameters_of,
     slots,
+    smallest,
 )
 from graphdoctor.probe.catalog.search import RefusedError, find  # noqa: E402
 
@@ -131,12 +131,16 @@ def _linear(name: str) -> object:
     return torch.nn.Linear(int(name), 10)
 
 
+def _by_size(names: list[str], build: Callable[[str], object]) -> list[str]:
+    return [name for name, _ in smallest(names, "zoo", build)]
+
+
 def test_the_smallest_comes_first() -> None:
-    assert by_size(["100", "10", "1000"], _linear) == ["10", "100", "1000"]
+    assert _by_size(["100", "10", "1000"], _linear) == ["10", "100", "1000"]
 
 
 def test_nothing_is_allocated_for_a_model_of_any_size() -> None:
-    assert by_size(["1_000_000_000_000", "10"], _linear) == ["10", "1_000_000_000_000"]
+    assert _by_size(["1_000_000_000_000", "10"], _linear) == ["10", "1_000_000_000_000"]
 
 
 def test_a_model_that_computes_while_it_is_built_is_counted_all_the_same() -> None:
@@ -144,11 +148,11 @@ def test_a_model_that_computes_while_it_is_built_is_counted_all_the_same() -> No
         return torch.nn.Linear(int(torch.arange(int(name)).sum().item()), 10)
 
     register = torch.nn.Module.register_parameter
-    assert by_size(["30", "3"], computed) == ["3", "30"]
+    assert _by_size(["30", "3"], computed) == ["3", "30"]
     assert torch.nn.Module.register_parameter is register
 
 
 def test_what_cannot_be_built_is_left_out_and_reported_if_it_is_all() -> None:
-    assert by_size(["none", "10"], _linear) == ["10"]
+    assert list(smallest(["none", "10"], "zoo", _linear)) == [("10", ("It is the smallest of zoo, which has 2.",))]
     with pytest.raises(ValueError, match="invalid literal"):
-        by_size(["none", "ten"], _linear)
+        _by_size(["none", "ten"], _linear)

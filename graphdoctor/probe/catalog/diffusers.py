@@ -9,13 +9,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import diffusers
-import torch
 from diffusers import ModelMixin, models
 
-from .library import InputsText, ModelText, UnknownParameterError, described, evaluated_body, wrong_sizes
+from .library import InputsText, ModelText, UnknownParameterError, described, evaluated_body, tables, wrong_sizes
 
 _FAMILIES = ("unets", "transformers", "autoencoders", "controlnets")
 _OTHER = "others"
@@ -37,26 +36,9 @@ _FEW_LAYERS = 1
 _FEW_HEADS = 2
 _NARROW = 32
 
-_USUAL: dict[str, object] = {
-    "in_channels": 4,
-    "out_channels": 4,
-    "latent_channels": 4,
-    "sample_size": 32,
-    "patch_size": 2,
-    "hidden_size": 64,
-    "cross_attention_dim": 32,
-    "caption_channels": 32,
-    "block_out_channels": (32, 64),
-    "layers_per_block": 1,
-    "spatial_compression_ratio": 2,
-    "temporal_compression_ratio": 1,
-    "num_layers": 1,
-    "ffn_dim_multiplier": 1.0,
-    "caption_projection_dim": 32,
-    "text_dim": 32,
-    "num_attention_heads": 2,
-    "attention_head_dim": 32,
-}
+_TABLES = tables(__file__)
+_LATENTS, _INPUTS, _ASKED_FOR, _STATED = (_TABLES[name] for name in ("latents", "inputs", "asked_for", "stated"))
+_USUAL = {name: tuple(value) if isinstance(value, list) else value for name, value in _TABLES["usual"].items()}
 
 _MOST_CORRECTIONS = 8
 
@@ -64,99 +46,20 @@ _UNKNOWN = (37, 41, 43, 47, 53, 59, 61, 67)
 """Widths that nothing states: each of its own, so that an error that names one says whose it is."""
 
 _TOKENS = 8
+_DRAWN = "torch.randn("
+_ONE, _ONE_AS_FLOAT = "torch.tensor([1])", "torch.tensor([1.0])"
 _NOT_FLOAT = re.compile(r"got Long and Float|not implemented for 'Long'|expected scalar type Float")
 
 
-class _Input(NamedTuple):
-    """A tensor to be: its shape, as names of widths and numbers, or a value as source."""
-
-    given: tuple[int | str, ...] | str
-    is_list: bool = False
-
-
-_IMAGE, _VIDEO, _PACKED, _SOUND, _FRAMES, _EMBEDDED, _CHANNELS_LAST = (
-    (1, "channels", 16, 16),
-    (1, "channels", 5, 16, 16),
-    (1, 16, "channels"),
-    (1, "channels", 64),
-    (1, 5, "channels", 16, 16),
-    (1, "channels"),
-    (1, 5, 16, 16, "channels"),
-)
-_LARGER_IMAGE, _LARGER_VIDEO, _LONGER_SOUND = (1, "channels", 64, 64), (1, "channels", 9, 64, 64), (1, "channels", 2048)
-_LATENTS: dict[type[torch.nn.Module], tuple[tuple[int | str, ...], ...]] = {
-    torch.nn.Conv3d: (_VIDEO, _FRAMES, _LARGER_VIDEO, _PACKED, _CHANNELS_LAST, _IMAGE),
-    torch.nn.Conv2d: (_IMAGE, _LARGER_IMAGE, _VIDEO, _FRAMES, _PACKED),
-    torch.nn.Conv1d: (_SOUND, _PACKED, _LONGER_SOUND, _IMAGE),
-    torch.nn.Linear: (_PACKED, _EMBEDDED, _IMAGE, _VIDEO, _FRAMES, _CHANNELS_LAST),
-}
-"""Shapes of what is denoised or encoded, the likeliest first, by the first of these modules that a model has."""
-
-_INPUTS: tuple[tuple[str, tuple[int | str, ...] | str], ...] = (
-    (r"timesteps?|t|target_timestep|timestep_r|r_timestep", "torch.tensor([1])"),
-    (
-        r"encoder_hidden_states\w*_mask|encoder_attention_mask\w*",
-        "torch.ones(1, TOKENS, dtype=torch.bool)",
-    ),
-    (r"encoder_hidden_states_image", (1, 4, "image")),
-    (r"encoder_hidden_states\w*|cap_feats|context|text_bth|inputs_embeds", (1, "tokens", "{}")),
-    (r"(?!audio_hidden)\w+_hidden_states", (1, "tokens", "{}")),
-    (r"(\w+_)?input_ids|prior_token_id", "torch.zeros(1, TOKENS, dtype=torch.long)"),
-    (r"prior_token_drop", "torch.zeros(1, dtype=torch.bool)"),
-    (r"text_lens", "torch.tensor([TOKENS])"),
-    (r"timestep_ratio", "torch.tensor([0.5])"),
-    (r"mel", (1, "{}", 64)),
-    (r"visual_rope_pos", "[torch.arange(5), torch.arange(8), torch.arange(8)]"),
-    (r"text_rope_pos", "torch.arange(TOKENS)"),
-    (r"pooled_\w+|class_emb|clip_\w+|image_embeddings", (1, "{}")),
-    (r"proj_embedding", (1, "{}")),
-    (r"image_embeds", (1, 4, "image")),
-    (r"guidance", "torch.tensor([1.0])"),
-    (r"img_ids", "torch.zeros(16, AXES)"),
-    (r"txt_ids", "torch.zeros(TOKENS, AXES)"),
-    (r"class_labels", "torch.tensor([1])"),
-    (r"conditioning_scale", "1.0"),
-    (r"img_shapes", "[[(1, 4, 4)]]"),
-    (r"txt_seq_lens", "[TOKENS]"),
-    (r"original_size|target_size", "torch.tensor([[128, 128]])"),
-    (r"crop_coords", "torch.tensor([[0, 0]])"),
-    (r"(audio_)?num_frames", "1"),
-    (r"height|width", "4"),
-    (r"fps", "torch.tensor([8])"),
-    (r"added_cond_kwargs", '{"resolution": None, "aspect_ratio": None}'),
-    (r"added_time_ids", "torch.tensor([[8, 1, 0]])"),
-)
-"""What arguments are given, by their names: source, or shapes."""
 _DENOISED = re.compile(r"hidden_states|sample|x|latents|z|audio_hidden_states|image_latents|controlnet_cond")
 _BESIDE = re.compile(r"(?!indices_)\w+_latents|control_hidden_states")
 
 _CONDITION = "controlnet_cond"
-_EIGHTFOLD = (1, _CONDITION, 128, 128)
+_IMAGE, _LARGE_CONDITION = "torch.randn(1, {channels}, 16, 16)", f"torch.randn(1, {{{_CONDITION}}}, 128, 128)"
 """The image that a ControlNet goes by is eight times as large as what it has in latent space."""
 
-_ASKED_FOR = {
-    "guidance": ("guidance_embeds", "guidance_embed"),
-    "class_labels": ("num_embeds_ada_norm", "num_class_embeds"),
-    "encoder_hidden_states_image": ("image_dim",),
-}
-
-_STATED = {
-    "channels": ("in_channels", "in_visual_dim", "latent_channels", "audio_channels", "z_dim", "num_channels"),
-    "encoder_hidden_states": (
-        "cross_attention_dim",
-        "joint_attention_dim",
-        "caption_channels",
-        "text_embed_dim",
-        "text_dim",
-        "cap_feat_dim",
-        "in_text_dim",
-        "cross_attention_input_dim",
-    ),
-    "pooled_projections": ("pooled_projection_dim",),
-    "tokens": ("max_text_seq_length", "num_embeddings"),
-    _CONDITION: ("conditioning_channels", "in_channels"),
-    "image": ("image_dim", "image_embed_dim"),
-}
+_SIZE = re.compile(r"\{(\w+)\}")
+"""In source: a number that a configuration or an error states."""
 
 
 class _Diffusers:
@@ -177,7 +80,8 @@ class _Diffusers:
 
     def inputs(self, _text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
         parameters = inspect.signature(model.forward).parameters
-        kind = next((kind for kind in _LATENTS if _has(model, kind)), torch.nn.Linear)
+        kinds = {base.__name__ for module in model.modules() for base in type(module).__mro__}
+        latents = _LATENTS[next((kind for kind in _LATENTS if kind in kinds), "Linear")]
         # Some take a mask only of another shape than the likeliest.
         for optional in ((), (*parameters,), (*(name for name in parameters if "mask" not in name),)):
             names = [
@@ -185,15 +89,11 @@ class _Diffusers:
                 for name, each in parameters.items()
                 if each.default is each.empty or (name in optional and _is_taken(name, model.config))
             ]
-            for latents in _LATENTS[kind]:
-                yield from _corrected(_inputs(names, parameters, latents), model.config)
+            for denoised in latents:
+                yield from _corrected(_inputs(names, parameters, denoised), model.config)
 
 
 LIBRARY = _Diffusers()
-
-
-def _has(model: torch.nn.Module, kind: type[torch.nn.Module]) -> bool:
-    return any(isinstance(module, kind) for module in model.modules())
 
 
 def _is_taken(name: str, config: Mapping[str, Any]) -> bool:
@@ -274,23 +174,19 @@ def _inner(defaults: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def _inputs(
-    names: list[str], parameters: Mapping[str, inspect.Parameter], latents: tuple[int | str, ...]
-) -> dict[str, _Input]:
+def _inputs(names: list[str], parameters: Mapping[str, inspect.Parameter], denoised: str) -> dict[str, str]:
     found = {}
     for name in names:
         if _DENOISED.fullmatch(name):
-            is_image = name == _CONDITION and latents == _IMAGE
-            given: tuple[int | str, ...] | str | None = _EIGHTFOLD if is_image else latents
+            given = _LARGE_CONDITION if name == _CONDITION and denoised == _IMAGE else denoised
         elif _BESIDE.fullmatch(name):
-            given = tuple("{}" if part == "channels" else part for part in latents)
+            given = denoised.replace("{channels}", "{own}")
         else:
-            given = next((each for pattern, each in _INPUTS if re.fullmatch(pattern, name)), None)
-        if given is not None:
-            if not isinstance(given, str):
-                given = tuple(part.format(name) if isinstance(part, str) else part for part in given)
-            is_list = not isinstance(given, str) and _is_list(parameters[name])
-            found[name] = _Input(given, is_list)
+            given = next((each for pattern, each in _INPUTS.items() if re.fullmatch(pattern, name)), "")
+        if given:
+            is_list = given.startswith(_DRAWN) and _is_list(parameters[name])
+            source = f"[{given.replace('(1, ', '(')}]" if is_list else given
+            found[name] = source.replace("{own}", f"{{{name}}}")
         elif parameters[name].default is inspect.Parameter.empty:
             raise UnknownParameterError(f"No rule knows a value for {described(parameters[name])} of forward.")
     return found
@@ -300,17 +196,15 @@ def _is_list(parameter: inspect.Parameter) -> bool:
     return bool(re.match(r"(typing\.)?list\[(torch\.)?Tensor\b", inspect.formatannotation(parameter.annotation)))
 
 
-def _corrected(found: dict[str, _Input], config: Mapping[str, Any]) -> Generator[InputsText, BaseException, None]:
-    shapes = (each.given for each in found.values() if not isinstance(each.given, str))
-    named = dict.fromkeys(part for shape in shapes for part in shape if isinstance(part, str))
+def _corrected(found: dict[str, str], config: Mapping[str, Any]) -> Generator[InputsText, BaseException, None]:
     unknown = iter(_UNKNOWN)
-    widths = {name: _stated(name, config) or next(unknown) for name in named}
+    named = dict.fromkeys(name for source in found.values() for name in _SIZE.findall(source))
+    widths = {name: _stated(name, config) or next(unknown) for name in named if name not in ("tokens", "axes")}
     widths["tokens"] = _stated("tokens", config) or _TOKENS
-    is_float = False
     for _ in range(_MOST_CORRECTIONS):
-        failure = yield _text(found, widths, axes=_axes(config), is_float=is_float)
-        if not is_float and _NOT_FLOAT.search(str(failure)):
-            is_float = True
+        failure = yield _text(found, {**widths, "axes": _axes(config)})
+        if _NOT_FLOAT.search(str(failure)) and _ONE in found.values():
+            found = {name: _ONE_AS_FLOAT if source == _ONE else source for name, source in found.items()}
             continue
         right = _right_width(str(failure), widths)
         if right is None or right[1] == widths[right[0]]:
@@ -342,16 +236,7 @@ def _right_width(message: str, widths: Mapping[str, int]) -> tuple[str, int] | N
     return None
 
 
-def _text(found: Mapping[str, _Input], widths: Mapping[str, int], *, axes: int, is_float: bool) -> InputsText:
-    lines = []
-    for name, (given, is_list) in found.items():
-        if isinstance(given, str):
-            value = given.replace("TOKENS", str(widths["tokens"])).replace("AXES", str(axes))
-            value = value.replace("torch.tensor([1])", "torch.tensor([1.0])") if is_float else value
-        else:
-            shape = [widths[part] if isinstance(part, str) else part for part in given]
-            drawn = f"torch.randn({', '.join(map(str, shape[is_list:]))})"
-            value = f"[{drawn}]" if is_list else drawn
-        lines.append(f"{name} = {value}")
+def _text(found: Mapping[str, str], sizes: Mapping[str, int]) -> InputsText:
+    lines = [f"{name} = {_SIZE.sub(lambda size: str(sizes[size[1]]), source)}" for name, source in found.items()]
     returned = ", ".join(f'"{name}": {name}' for name in found)
     return InputsText("\n".join([*lines, f"return {{{returned}}}"]))

@@ -14,7 +14,9 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -194,9 +196,14 @@ def slots(
     return found
 
 
-def known_values(name: str, rules: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+def tables(module_file: str) -> dict[str, dict[str, Any]]:
+    """The tables beside a library's module, from names of parameters to what they are given."""
+    return tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def known_values(name: str, rules: Mapping[str, Sequence[str]]) -> Sequence[str]:
     """The values of the first rule whose pattern is the name's; none if no rule is."""
-    return next((values for pattern, values in rules if re.fullmatch(pattern, name)), ())
+    return next((values for pattern, values in rules.items() if re.fullmatch(pattern, name)), ())
 
 
 def choices(found: Sequence[Slot], *, most_changes: int) -> Iterator[dict[str, str]]:
@@ -253,8 +260,11 @@ def wrong_sizes(message: str) -> Iterator[tuple[int, int]]:
             yield int(said["got"]), int(said["wanted"])
 
 
-def by_size(names: Iterable[str], build: Callable[[str], Any]) -> list[str]:
-    """Names of models, the one with the fewest parameters first; without those that can't be built."""
+_MOST_MODELS = 3
+
+
+def smallest(names: Sequence[str], home: str, build: Callable[[str], Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The models of a module that have the fewest parameters, the smallest first, and notes on it."""
     counts: dict[str, int] = {}
     first: Exception | None = None
     for name in names:
@@ -270,7 +280,8 @@ def by_size(names: Iterable[str], build: Callable[[str], Any]) -> list[str]:
             first = first or error
     if first is not None and not counts:
         raise first
-    return sorted(counts, key=lambda name: counts[name])
+    notes = (f"It is the smallest of {home}, which has {len(names)}.",) if len(names) > 1 else ()
+    yield from ((name, notes) for name in sorted(counts, key=counts.__getitem__)[:_MOST_MODELS])
 
 
 def parameter_count(model: Any) -> int:  # noqa: ANN401

@@ -8,11 +8,9 @@ from typing import Any
 import timm
 from timm.models import list_models, list_modules
 
-from .library import InputsText, ModelText, by_size, evaluated_body
+from .library import InputsText, ModelText, evaluated_body, smallest
 
 _SMALL = 64
-
-_MOST_MODELS = 3
 
 
 class _Timm:
@@ -22,17 +20,12 @@ class _Timm:
         return {name: "image" for name in list_modules() if list_models(module=name)}
 
     def models(self, name: str) -> Iterator[ModelText]:
-        models = list_models(module=name)
-        for model in by_size(models, lambda each: timm.create_model(each, pretrained=False))[:_MOST_MODELS]:
-            note = f"It is the smallest of timm.models.{name}, which has {len(models)}."
+        found = smallest(list_models(module=name), f"timm.models.{name}", timm.create_model)
+        for model, notes in found:
             for size in ({"img_size": str(_SMALL)}, {}):
                 arguments = {"model_name": f'"{model}"', "pretrained": "False", **size}
-                yield ModelText(
-                    ("import timm",),
-                    evaluated_body("timm.create_model", arguments),
-                    notes=(note,) if len(models) > 1 else (),
-                    subject=bool(size),
-                )
+                body = evaluated_body("timm.create_model", arguments)
+                yield ModelText(("import timm",), body, notes, subject=bool(size))
 
     def inputs(self, text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
         channels, *size = model.default_cfg.get("input_size", (3, 224, 224))

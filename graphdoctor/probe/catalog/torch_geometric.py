@@ -10,13 +10,13 @@ import inspect
 import itertools
 import re
 import typing
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 import torch_geometric.nn
 
-from .library import InputsText, ModelText, choices, evaluated_body, known_values, parameters_of, slots
+from .library import InputsText, ModelText, choices, evaluated_body, known_values, parameters_of, slots, tables
 
 _ROOMS = {
     "models": "models",
@@ -40,57 +40,8 @@ _MOST_CALLS = 60
 
 _MOST_CHANGES = 3
 
-_LINEAR = "torch.nn.Linear(16, 16)"
-_CONVOLUTION = "torch_geometric.nn.GCNConv(16, 16)"
-_PAIRS = """lambda pos, _: (
-    pairs := torch.triu_indices(len(pos), len(pos), 1),
-    (pos[pairs[0]] - pos[pairs[1]]).norm(dim=-1),
-)"""
-_TYPES = '["author", "paper"]'
-_WALKED = """{
-    ("author", "writes", "paper"): torch.randint(32, (2, 128)),
-    ("paper", "cites", "author"): torch.randint(32, (2, 128)),
-}"""
-_METADATA = f'({_TYPES}, [("author", "writes", "paper"), ("paper", "cites", "paper")])'
-
-_MADE_WITH: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"in_channels|out_channels|hidden_channels|hidden_\w+_channels|channels|\w+_channels", ("16",)),
-    (r"embedding_dim|memory_dim|time_dim|raw_msg_dim|dim_emb|dim_pe_in|dim_inner|\w+_emb_dim|\w+_emb_size", ("16",)),
-    (r"num_filters|multi_head_dim_inner", ("16",)),
-    (r"layers_mp|num_interactions", ("2",)),
-    (r"dim_pe_out", ("8",)),
-    (r"edge_dim|dim|space_dimensions", ("3",)),
-    (r"num_nodes", ("32",)),
-    (r"num_relations|num_rels|num_edge_types|num_groups", ("2",)),
-    (r"num_node_types|num_types|num_layers|depth|K|\w*heads", ("2", "[16]")),
-    (r"num_spherical|num_radial|seq_len|kernel_size|filter_size", ("3",)),
-    (r"max_num_elements", ("8",)),
-    (r"nn", (_LINEAR, "torch.nn.Linear(32, 16)", "torch.nn.Linear(3, 256)")),
-    (r"local_nn|global_nn|pos_nn|attn_nn", (_LINEAR, "torch.nn.Linear(19, 16)", "torch.nn.Linear(20, 16)")),
-    (r"gate_nn", ("torch.nn.Linear(16, 1)",)),
-    (r"mlp_h", ("torch.nn.Linear(16, 3)",)),
-    (r"mlp_f", ("torch.nn.Linear(19, 16)",)),
-    (r"mlp_g|discriminator", (_LINEAR,)),
-    (r"conv|encoder|phi", (_CONVOLUTION, "torch_geometric.nn.GCNConv(8, 8)")),
-    (r"convs", ('{("author", "writes", "paper"): torch_geometric.nn.SAGEConv((16, 16), 16)}',)),
-    (r"interaction_graph", (_PAIRS,)),
-    (r"summary", ("lambda z, *_: z.mean(0).sigmoid()",)),
-    (r"corruption", ("lambda x, edge_index: (x[torch.randperm(len(x))], edge_index)",)),
-    (r"message_module", ("torch_geometric.nn.models.tgn.IdentityMessage(16, 16, 16)",)),
-    (r"aggregator_module", ("torch_geometric.nn.models.tgn.LastAggregator()",)),
-    (r"act", ("torch.nn.ReLU()",)),
-    (r"mode", ('"cat"',)),
-    (r"aggr", ('"mean"',)),
-    (r"scaler", ('"identity"',)),
-    (r"aggrs|aggregators", ('["mean", "max"]',)),
-    (r"scalers", ('["identity", "amplification"]',)),
-    (r"deg", ("torch.ones(8, dtype=torch.long)",)),
-    (r"types", (_TYPES,)),
-    (r"metadata", (_METADATA,)),
-    (r"metapath", ('[("author", "writes", "paper"), ("paper", "cites", "author")]',)),
-    (r"edge_index", ("torch.randint(32, (2, 128))",)),
-    (r"edge_index_dict", (_WALKED,)),
-)
+_TABLES = tables(__file__)
+_MADE_WITH, _CALLED_WITH = _TABLES["made_with"], _TABLES["called_with"]
 
 _SMALL = re.compile(r"hidden_channels|dim_inner|num_filters|multi_head_dim_inner|layers_mp|num_interactions")
 """Parameters whose default makes a model larger than it need be."""
@@ -98,75 +49,6 @@ _SMALL = re.compile(r"hidden_channels|dim_inner|num_filters|multi_head_dim_inner
 _NOTES = {
     "interaction_graph": "Every two atoms interact, however far apart: what finds the near ones is an optional library."
 }
-
-_EDGES = "torch.stack([torch.arange(32).repeat_interleave(4), torch.randint(32, (128,))])"
-_GRAPHS = "torch.arange(4).repeat_interleave(8)"
-_NODES_BY_TYPE = """{
-    "author": torch.randn(32, 16),
-    "paper": torch.randn(32, 16),
-}"""
-_EDGES_BY_TYPE = """{
-    ("author", "writes", "paper"): torch.randint(32, (2, 128)),
-    ("paper", "cites", "paper"): torch.randint(32, (2, 128)),
-}"""
-_DATA = """torch_geometric.data.Data(
-    x=torch.randn(32, 16),
-    edge_index=torch.randint(32, (2, 128)),
-    pos=torch.randn(32, 3),
-    batch=torch.arange(4).repeat_interleave(8),
-)"""
-_EVENTS = """torch_geometric.data.Data(
-    sub=torch.randint(32, (8,)),
-    rel=torch.randint(2, (8,)),
-    obj=torch.randint(32, (8,)),
-    h_sub=torch.randint(32, (16,)),
-    h_sub_t=torch.randint(3, (16,)),
-    h_sub_batch=torch.arange(8).repeat_interleave(2),
-    h_obj=torch.randint(32, (16,)),
-    h_obj_t=torch.randint(3, (16,)),
-    h_obj_batch=torch.arange(8).repeat_interleave(2),
-)"""
-_BATCH = """torch_geometric.data.Batch(
-    x=torch.randn(32, 20),
-    edge_index=torch.randint(32, (2, 128)),
-    batch=torch.arange(4).repeat_interleave(8),
-    ptr=torch.arange(0, 40, 8),
-    y=torch.randn(32, 51),
-    y_graph=torch.randn(4, 11),
-)"""
-_LISTS_BY_TYPE = """{
-    "author": [torch.randn(32, 16), torch.randn(32, 16)],
-    "paper": [torch.randn(32, 16), torch.randn(32, 16)],
-}"""
-
-_CALLED_WITH: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"x|x_0|y_soft|pos_enc", ("torch.randn(32, 16)", "torch.randint(4, (32,))", "torch.randn(32, 2, 16)")),
-    (r"edge_index|hyperedge_index|pos_edge_index|neg_edge_index", (_EDGES,)),
-    (r"edge_weight|weight", ("torch.rand(128)",)),
-    (r"edge_attr", ("torch.rand(128, 3)", "torch.rand(128, 16)")),
-    (r"edge_type", ("torch.randint(2, (128,))",)),
-    (r"node_type|type_vec", ("torch.randint(2, (32,))", '"author"')),
-    (r"pos", ("torch.randn(32, 3)",)),
-    (r"normal", ("torch.nn.functional.normalize(torch.randn(32, 3), dim=-1)",)),
-    (r"batch|index|batch_x|batch_y", (_GRAPHS, "torch.randint(32, (2, 8))", _BATCH)),
-    (r"y", ("torch.randint(4, (32,))", "torch.randn(32, 16)", "torch.randint(4, (16,))")),
-    (r"mask", ("torch.arange(32) < 16", "torch.ones(4, 8, dtype=torch.bool)")),
-    (r"n_id", ("torch.arange(32)",)),
-    (r"head_index|tail_index", ("torch.randint(32, (16,))",)),
-    (r"rel_type", ("torch.randint(2, (16,))",)),
-    (r"cluster", ("torch.randint(8, (32,))",)),
-    (r"ppr_matrix", ("torch.rand(32, 32).to_sparse()",)),
-    (r"xs", ("[torch.randn(32, 16), torch.randn(32, 16)]",)),
-    (r"xs_dict", (_LISTS_BY_TYPE,)),
-    (r"x_dict", (_NODES_BY_TYPE,)),
-    (r"edge_index_dict", (_EDGES_BY_TYPE,)),
-    (r"adj", ("torch.rand(4, 8, 8).round()",)),
-    (r"s", ("torch.randn(4, 8, 4)",)),
-    (r"data", (_DATA, _EVENTS)),
-    (r"M", ("torch_geometric.typing.SparseTensor.from_dense(torch.rand(32, 32))",)),
-    (r"r", ("1.0",)),
-    (r"size", ("0.5",)),
-)
 
 _ATOMS = ("torch.randint(1, 10, (32,))",)
 _ENCODED = ("torch.randn(32, 16)",)
@@ -296,7 +178,7 @@ def _imports(values: Iterable[str]) -> tuple[str, ...]:
     return ("import torch_geometric",) if any("torch_geometric." in value for value in values) else ()
 
 
-def _made_with(parameter: inspect.Parameter) -> tuple[str, ...]:
+def _made_with(parameter: inspect.Parameter) -> Sequence[str]:
     known = known_values(parameter.name, _MADE_WITH)
     if parameter.default is parameter.empty:
         return known or _by_type(parameter.annotation)
@@ -307,10 +189,10 @@ def _is_large(parameter: inspect.Parameter) -> bool:
     return isinstance(parameter.default, int) and _SMALL.fullmatch(parameter.name) is not None
 
 
-def _called_with(parameters: Iterable[inspect.Parameter]) -> Callable[[inspect.Parameter], tuple[str, ...]]:
+def _called_with(parameters: Iterable[inspect.Parameter]) -> Callable[[inspect.Parameter], Sequence[str]]:
     names = {parameter.name for parameter in parameters}
 
-    def values(parameter: inspect.Parameter) -> tuple[str, ...]:
+    def values(parameter: inspect.Parameter) -> Sequence[str]:
         if parameter.name == "x" and "adj" in names:
             return _DENSE
         if parameter.name == "z":

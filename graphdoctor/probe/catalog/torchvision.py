@@ -11,13 +11,11 @@ from typing import Any
 
 from torchvision.models import get_model_builder, list_models
 
-from .library import InputsText, ModelText, by_size, evaluated_body
+from .library import InputsText, ModelText, evaluated_body, smallest
 
 _HOME = "torchvision.models."
 _CLASSIFICATION = "classification"
 _LEFT_OUT = "quantization"
-
-_MOST_MODELS = 3
 
 _SMALLER: dict[str, tuple[dict[str, str], ...]] = {
     _CLASSIFICATION: ({"image_size": "64"}, {}),
@@ -41,17 +39,12 @@ class _Torchvision:
         return {name: _family(name) for name in _modules()}
 
     def models(self, name: str) -> Iterator[ModelText]:
-        models = _modules()[name]
-        for model in by_size(models, _built)[:_MOST_MODELS]:
-            note = f"It is the smallest of {_HOME}{name}, which has {len(models)}."
+        family = _family(name)
+        for model, notes in smallest(_modules()[name], f"{_HOME}{name}", _built):
             untrained = dict.fromkeys(_weights(model), "None")
-            for smaller in _SMALLER.get(_family(name), ({},)):
-                yield ModelText(
-                    (f"from {_HOME}{name} import {model}",),
-                    evaluated_body(model, {**untrained, **smaller}),
-                    notes=(note,) if len(models) > 1 else (),
-                    subject=_family(name),
-                )
+            for smaller in _SMALLER.get(family, ({},)):
+                body = evaluated_body(model, {**untrained, **smaller})
+                yield ModelText((f"from {_HOME}{name} import {model}",), body, notes, subject=family)
 
     def inputs(self, text: ModelText, _model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
         for values in _INPUTS.get(text.subject, _INPUTS[_CLASSIFICATION]):

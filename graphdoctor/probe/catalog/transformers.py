@@ -9,7 +9,7 @@ from typing import Any
 
 import transformers
 
-from .library import InputsText, ModelText
+from .library import InputsText, ModelText, tables
 from .transformers_inputs import candidates
 from .transformers_settings import STRENGTHS, configured, shrunk
 
@@ -20,29 +20,7 @@ _AUTO = "transformers.models.auto"
 _configuration_auto: Any = importlib.import_module(f"{_AUTO}.configuration_auto")
 _modeling_auto: Any = importlib.import_module(f"{_AUTO}.modeling_auto")
 
-_TASKS = {
-    "text": "CAUSAL_LM MASKED_LM SEQ_TO_SEQ_CAUSAL_LM SEQUENCE_CLASSIFICATION TEXT_ENCODING",
-    "vision": "IMAGE_CLASSIFICATION OBJECT_DETECTION SEMANTIC_SEGMENTATION UNIVERSAL_SEGMENTATION "
-    "INSTANCE_SEGMENTATION DEPTH_ESTIMATION IMAGE_MATTING KEYPOINT_DETECTION KEYPOINT_MATCHING POSE_ESTIMATION "
-    "BACKBONE MASK_GENERATION IMAGE_TO_IMAGE IMAGE TEXT_RECOGNITION TABLE_RECOGNITION",
-    "audio": "AUDIO_CLASSIFICATION CTC RNNT TDT SPEECH_SEQ_2_SEQ TEXT_TO_WAVEFORM TEXT_TO_SPECTROGRAM",
-    "video": "VIDEO_CLASSIFICATION",
-    "multimodal": "IMAGE_TEXT_TO_TEXT MULTIMODAL_LM VISUAL_QUESTION_ANSWERING DOCUMENT_QUESTION_ANSWERING",
-}
-_PROCESSORS = {
-    "text": "tokenization_auto.TOKENIZER_MAPPING_NAMES",
-    "vision": "image_processing_auto.IMAGE_PROCESSOR_MAPPING_NAMES",
-    "audio": "feature_extraction_auto.FEATURE_EXTRACTOR_MAPPING_NAMES",
-    "video": "video_processing_auto.VIDEO_PROCESSOR_MAPPING_NAMES",
-    "multimodal": "processing_auto.PROCESSOR_MAPPING_NAMES",
-}
-_PLACES = {
-    "text": ("text", "decoder"),
-    "vision": ("vision", "image"),
-    "audio": ("audio", "speech"),
-    "video": ("video",),
-}
-"""What the settings of composite configurations are called that hold a part."""
+_KINDS = tables(__file__)
 
 
 class _Transformers:
@@ -121,18 +99,18 @@ def _classes(name: str) -> Iterator[tuple[Any, Any]]:
 
 def _family(name: str) -> str:
     """What a model type is about: by the tasks that it has heads for, its processors, or what it is part of."""
-    tables = _tables()
+    listed = _tables()
     kinds = {
         kind
-        for kind, tasks in _TASKS.items()
-        if any(name in tables.get(f"MODEL_FOR_{task}_MAPPING_NAMES", ()) for task in tasks.split())
+        for kind, known in _KINDS.items()
+        if any(name in listed.get(f"MODEL_FOR_{task}_MAPPING_NAMES", ()) for task in known["tasks"])
     }
-    kinds = kinds or {kind for kind, place in _PROCESSORS.items() if name in _processors(place)}
+    kinds = kinds or {kind for kind, known in _KINDS.items() if name in _processors(known["processors"])}
     kinds = {"multimodal"} if "multimodal" in kinds else kinds
     if not kinds:
         with contextlib.suppress(Exception):  # transformers can't import it, which is for its program to say
             place = str(_configuration_auto.CONFIG_MAPPING[name].base_config_key)
-            kinds = {kind for kind, words in _PLACES.items() if any(word in place for word in words)}
+            kinds = {kind for kind, known in _KINDS.items() if any(word in place for word in known["words"])}
     if len(kinds) > 1:
         # A video is images: what takes both and nothing else is for video.
         return "video" if kinds == {"vision", "video"} else "multimodal"

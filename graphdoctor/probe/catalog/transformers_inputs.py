@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .library import InputsText, known_values, wrong_sizes
+from .library import InputsText, known_values, tables, wrong_sizes
 from .transformers_settings import integers
 
 _BATCH = 2
@@ -37,47 +37,7 @@ _NONE_ON_PURPOSE = frozenset(
 _IDS = "torch.randint({low}, {high}, ({batch}, {length}))"
 _FLAT_PATCHES = "torch.randn({cells}, {patch_values})"
 _ONES = "torch.ones({batch}, {length}, dtype=torch.int64)"
-_FORMS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"attention_mask", (_ONES,)),
-    (r"bbox", ("torch.tensor([10, 20, 40, 60]).repeat({batch}, {length}, 1)",)),
-    (r"pixel_values_videos", ("torch.randn({batch}, {clip}, {channels}, {side}, {side})",)),
-    (r"hidden_states", ("torch.randn({batch}, {length}, {width})",)),
-    (r"(image_|video_)?grid_thw", ("torch.tensor([[1, {count}, {count}]] * {batch})",)),
-    (r"spatial_shapes", ("torch.tensor([[{count}, {count}]] * {batch})",)),
-    (
-        r"(pixel|image)_position_ids",
-        ("torch.cartesian_prod(torch.arange({count}), torch.arange({count})).repeat({batch}, 1, 1)",),
-    ),
-    (r"target_sizes", ("torch.tensor([[{tiles}, {tiles}]] * {batch})",)),
-    (
-        r"pixel_attention_mask",
-        (
-            "torch.ones({batch}, {side}, {side}, dtype=torch.int64)",
-            "torch.ones({batch}, 1, {side}, {side}, dtype=torch.int64)",
-        ),
-    ),
-    (r"image_sizes", ("torch.tensor([[{side}, {side}]] * {batch})",)),
-    (r"mm_token_type_ids", ("placeholders.to(torch.int64)",)),
-    (
-        r"input_values|audio_values",
-        (
-            "torch.randn({batch}, 4000)",
-            "torch.randn({batch}, {sounds}, 4000)",
-            "torch.randn({batch}, {sounds}, 7680)",
-            "torch.randn({batch}, 7680)",
-            "torch.randn({batch}, 128, {bands})",
-            "torch.randn({batch}, 16000)",
-        ),
-    ),
-    (r"flattened_patches", ("torch.randn({batch}, {length}, {numbered_values})",)),
-    (r"past_observed_mask", ("torch.ones({batch}, {past})",)),
-    (r"past_values_padding", ("torch.zeros({batch}, {past})",)),
-    (r"freq", ("torch.zeros({batch}, 1, dtype=torch.int64)",)),
-    (r"past_time_features", ("torch.randn({batch}, {past}, {times})",)),
-    (r"future_time_features", ("torch.randn({batch}, {future}, {times})",)),
-    (r"future_values", ("torch.randn({batch}, {future})",)),
-)
-"""What arguments are given, by their names; sizes are those of ``_Arguments``."""
+_FORMS = tables(__file__)["forms"]
 
 
 @dataclass(frozen=True)
