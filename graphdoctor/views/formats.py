@@ -154,14 +154,17 @@ def document(
         return render_view_page((page or view)(shown, options), has_source=options.has_source)
 
     def svg(content: C, options: RenderOptions) -> str:
+        from rich.cells import cell_len
         from rich.console import Console
         from rich.text import Text
 
         colors: dict[str, Any] = {"force_terminal": True, "color_system": "standard", "force_jupyter": False}
         written = Console(file=StringIO(), width=_SVG_WIDTH, **colors)
-        text = _text(show).render(content, replace(options, console=written))
-        recorder = Console(file=StringIO(), width=_SVG_WIDTH, record=True, **colors)
-        recorder.print(Text.from_ansi(str(text)), soft_wrap=True)
+        text = Text.from_ansi(str(_text(show).render(content, replace(options, console=written))))
+        # Code isn't broken.
+        width = max(_SVG_WIDTH, *map(cell_len, text.plain.split("\n")))
+        recorder = Console(file=StringIO(), width=width, record=True, **colors)
+        recorder.print(text, soft_wrap=True)
         drawn = recorder.export_svg(title="graphdoctor")
         # A picture loads nothing: each text has its length, so any monospace font does.
         return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)

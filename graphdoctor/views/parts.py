@@ -220,11 +220,10 @@ class Cards(Part):
 
 @dataclass(frozen=True)
 class Code(Part):
-    """Code to paste; no line of it is broken if it ``is_whole``."""
+    """Code to paste, of which no line is broken, or a text."""
 
     text: str
     language: Literal["python", "shell", "text"] = "python"
-    is_whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich import box
 from rich.markdown import CodeBlock, Markdown, Paragraph
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.links import rule_url
-from graphdoctor.views.terminal_lines import Prose, Trimmed, code
+from graphdoctor.views.terminal_lines import Indented, Prose, code, write
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -35,7 +34,7 @@ def render_rules(rules: Sequence[Page], console: Console) -> None:
         return
     for rule in rules:
         console.print(Text(f"{rule.code} {rule.name}", "bold"), Text(f"({rule.severity})", "dim"))
-        console.print(Trimmed(_Page(rule.documentation())))
+        write(console, _Page(rule.documentation()))
         console.print()
         if url := rule_url(rule.code):
             console.print(Text(url, "dim"), soft_wrap=True)
@@ -47,7 +46,7 @@ class _CodeBlock(CodeBlock):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The block, with an indent."""
-        yield Padding(code(str(self.text).rstrip()), (1, 0, 1, 1))
+        yield from (Text(), Indented(code(str(self.text).rstrip()), Text(" ")), Text())
 
 
 class _Paragraph(Paragraph):

@@ -187,7 +187,7 @@ def _fusion(report: StageReport) -> Iterator[Block]:
     if left > 0:
         more = f"and {counted(left, 'more line')}, the kernels among them (-v shows all)"
         yield Note(more, "dim", show="short")
-    yield Code(report.code.rstrip(), is_whole=True, show="long")
+    yield Code(report.code.rstrip(), show="long")
 
 
 def _calling(lines: Sequence[str]) -> tuple[int, int]:

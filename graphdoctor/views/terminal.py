@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Group
-from rich.padding import Padding
 from rich.text import Text
 
 from graphdoctor.facts.wording import counted
@@ -19,13 +18,12 @@ from graphdoctor.views.parts import Inline, Part, Place, Span, Tone, View, block
 from graphdoctor.views.printable import printable
 from graphdoctor.views.terminal_lines import (
     ONE_LINE,
-    Folded,
+    Indented,
     Prose,
-    Whole,
+    above,
     clean,
     clean_lines,
     code,
-    command,
     cut_lines,
     diff_text,
     figure,
@@ -120,7 +118,7 @@ class _Shown:
         for part in blocks(body):
             found = list(self._part(part)) if self._is_shown(part) else []
             if is_at_margin and isinstance(part, _INDENTED):
-                found = [each if isinstance(each, Whole) else Padding(each, (0, 0, 0, 2)) for each in found]
+                found = [Indented(each, Text("  ")) for each in found]
             if found and before is not None and (isinstance(part, _SPACED) or isinstance(before, _SPACED)):
                 yield Text()
             yield from found
@@ -132,16 +130,12 @@ class _Shown:
                 yield _verdict(part)
             case parts.Note(text, tone):
                 yield Prose(line(text, tone))
-            case parts.Code(text, "shell"):
-                yield command(text)
-            case parts.Code(text, is_whole=True):
-                yield Whole(text)
             case parts.Code(text):
-                yield code(text) if part.language == "python" else Prose(clean_lines(text))
+                yield Prose(clean_lines(text)) if part.language == "text" else code(text)
             case parts.Diff(text):
                 yield diff_text(text, is_whole=self._is_verbose)
             case parts.Source():
-                yield pointed(part.number, printable(part.text), part.start, part.end)
+                yield pointed(part.number, printable(part.text), part.start, part.end, self._console.width)
             case parts.Figures():
                 yield Prose(_figures(part))
             case parts.Table(rows=rows) if rows:
@@ -166,11 +160,11 @@ class _Shown:
         labeled: list[tuple[str, RenderableType]] = []
         for row in shown:
             made = list(self.blocks(row.body, is_at_margin=False))
-            labeled.append((parts.plain_text(row.label), made[0] if len(made) == 1 else Group(*made)))
+            labeled.append((parts.plain_text(row.label), Group(*made or [Text()])))
         if len(shown) < len(rows):
             labeled.append(("", Prose(self._more(len(rows) - len(shown), part.noun))))
         if labeled:
-            yield labeled_rows(labeled)
+            yield from labeled_rows(labeled, self._console.width)
 
     def _few(self, rows: list[_R], most: int | None) -> list[_R]:
         return rows if self._is_verbose or most is None else rows[:most]
@@ -203,14 +197,15 @@ class _Shown:
         shown, widths = self._fitting(part.columns, rows)
         for at in shown:
             is_right = at > 0 and part.columns[at].is_number
-            heading = Folded(line(part.columns[at].heading))
+            heading = Prose(line(part.columns[at].heading))
             table.add_column(heading, justify="right" if is_right else "left", width=widths.get(at))
         for row in rows:
             figures = (
                 figure(line(cell.text, cell.tone), line(cell.detail, "dim"), is_wide=self._is_wide)
                 for cell in (row[at] for at in shown[1:])
             )
-            table.add_row(_name(row[0]), *figures)
+            name = line(row[0].text, style=_bold(row[0].tone))
+            table.add_row(Prose(above(name, line(row[0].detail, "dim"))), *figures)
         below = []
         if hidden := [parts.plain_text(one.heading) for at, one in enumerate(part.columns) if at not in shown]:
             below.append(Prose(clean(f"Hidden columns: {', '.join(hidden)}", "dim")))
@@ -255,12 +250,6 @@ def _card_lines(card: parts.Card) -> Iterator[Text]:
     where = Text("  ").append("--> ", "blue").append_text(clean(file, "bold"))
     where.append(card.place.shown.removeprefix(file)).append(" in ").append_text(clean(card.function))
     yield where.append_text(clean(f"  [{card.package}]", "magenta")) if card.package else where
-
-
-def _name(cell: parts.Cell) -> RenderableType:
-    """What a row is about, and below it what belongs to it."""
-    name = Folded(line(cell.text, style=_bold(cell.tone)))
-    return Group(name, Folded(line(cell.detail, "dim"))) if cell.detail else name
 
 
 def _figures(part: parts.Figures) -> Text:

@@ -1,4 +1,4 @@
-"""Lines of a terminal: prose, code, commands, diffs and figures, safe to show and wrapped to its width.
+"""Lines of a terminal: prose, diffs and figures in its width, and code as it is, all safe to show.
 
 Text from outside, such as paths, messages and source lines, goes through ``clean`` and never through markup, so a path
 such as ``[red]/x.py`` is shown as it is.
@@ -6,18 +6,12 @@ such as ``[red]/x.py`` is shown as it is.
 
 from __future__ import annotations
 
-import io
 import re
-import shlex
-import tokenize
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from textwrap import indent
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.measure import Measurement
-from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -37,6 +31,7 @@ _MOST_OF_A_BLOCK = 20_000
 _MAX_DIFF_LINES = 16
 _WIDEST_NAME = 32
 """A longer name may be cut rather than take the room of other columns."""
+_LEAST_LABEL = 9
 _LEAST_WIDTH = 8
 """Cells that a column of text is given at least."""
 NARROW = 100
@@ -47,34 +42,27 @@ CUT = "…"
 _WORD = re.compile(r"\s*\S+\s*")
 _PARTS = re.compile(r"\w+[,;.]?(?=\s|$)|\w+|[^\w\s]+|\s+")
 """What stands together in a word; a comma stays with the name before it."""
-_PLAIN_TEXT = re.compile(r"""(["'])(?!\1\1)((?:(?!\1)[^\\])*)\1""")
-"""A text without a prefix and without a backslash, in single quotes of either kind."""
-_BLANK = frozenset({"NEWLINE", "NL", "INDENT", "DEDENT", "ENDMARKER", "COMMENT"})
-_LEAST_TEXT = 12
-_CONTINUED = "    "
-_BACKSLASH = " \\"
 
 
 def write(console: Console, renderable: RenderableType) -> None:
-    """Print without markup, highlighting and spaces at the ends of lines."""
-    if isinstance(renderable, Whole):
-        # A line at the margin could pass for one of ours.
-        shown = indent(block(renderable.plain.rstrip()), "  ")
-        console.print(Text(shown, "dim"), soft_wrap=True, markup=False, highlight=False)
-        return
-    wrapped = Prose(renderable) if isinstance(renderable, Text) else renderable
-    console.print(Trimmed(wrapped), markup=False, highlight=False)
+    """Print without markup and highlighting; a line of code that is too wide is left to the terminal."""
+    shown = Prose(renderable) if isinstance(renderable, Text) and not renderable.no_wrap else renderable
+    console.print(Indented(shown), markup=False, highlight=False, crop=False)
 
 
-class Trimmed:
-    """Anything without the spaces that fill its lines: after a backslash at the end of one, they would be an error."""
+class Indented:
+    """Anything after a label, or as much space; no line is cut or ends with spaces, so that code can be copied."""
 
-    def __init__(self, shown: RenderableType) -> None:
+    def __init__(self, shown: RenderableType, label: Text | None = None) -> None:
         self.shown = shown
+        self._label = Text() if label is None else label
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines."""
-        for line in console.render_lines(self.shown, options, pad=False):
+        before, width = list(self._label.render(console)), self._label.cell_len
+        inner = options.update_width(max(options.max_width - width, 1))
+        for shown in Segment.split_lines(console.render(self.shown, inner)):
+            line = [*before, *shown]
             while line and not line[-1].text.strip(" "):
                 line.pop()
             if line:
@@ -82,124 +70,62 @@ class Trimmed:
                 line.append(Segment(last.text.rstrip(" "), last.style, last.control))
             yield from line
             yield Segment.line()
+            before = [Segment(" " * width)]
 
 
-class Lines:
-    """Something in lines that fit."""
+class Prose:
+    """Text in lines that fit, broken between words; ``least`` cells are what it needs in a table."""
 
-    def __init__(self, lines: Callable[[int], Iterable[Text]], least: int, widest: int) -> None:
-        self._lines = lines
-        self._least = least
-        self._widest = widest
+    def __init__(self, text: Text, least: int | None = None) -> None:
+        self.text = text
+        self._least = min(longest_name(text.plain), _WIDEST_NAME) if least is None else least
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines."""
-        yield from self._lines(options.max_width)
+        for line in self.text.split("\n", allow_blank=True):
+            yield from _parts(line, options.max_width)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         """From the least width to the widest."""
-        return Measurement(min(self._least, options.max_width), min(self._widest, options.max_width))
-
-
-class Prose(Lines):
-    """Text in lines that fit, broken between words, and beside a name where a word is too long."""
-
-    def __init__(self, text: Text) -> None:
-        self.text = text
-        widest = max((cell_len(line) for line in text.plain.split("\n")), default=0)
-        super().__init__(self.lines, min(longest_name(text.plain), _WIDEST_NAME), widest)
-
-    def lines(self, width: int) -> Iterator[Text]:
-        """The lines for a width."""
-        for line in self.text.split("\n", allow_blank=True):
-            for part in _parts(line, width):
-                part.rstrip()
-                if cell_len(part.plain) > width:
-                    part.truncate(width, overflow="ellipsis")
-                yield part
+        widest = max(map(cell_len, self.text.plain.split("\n")))
+        return Measurement(min(self._least, options.max_width), min(widest, options.max_width))
 
 
 def _parts(line: Text, width: int) -> Iterator[Text]:
     """A line in parts that fit; one that would look like the beginning of a finding is indented."""
     first, *rest = line.divide(prose_breaks(line.plain, width))
+    first.rstrip()
     yield first
     for part in rest:
         if _BEGINNING.match(part.plain) and width > _LEAST_WIDTH:
             yield from (Text("  ").append_text(each) for each in _parts(part, width - 2))
         else:
+            part.rstrip()
             yield part
 
 
-class Folded(Prose):
-    """Text in lines that fit, of which nothing is cut: a name that is too long for a line goes on in the next."""
-
-    def lines(self, width: int) -> Iterator[Text]:
-        """The lines for a width."""
-        for part in self.text.divide(prose_breaks(self.text.plain, width)):
-            part.rstrip()
-            yield from part.divide(_folds(part.plain, width))
+def code(text: str) -> Text:
+    """Code to paste: no line of it is broken."""
+    return Text(block(text), "cyan", no_wrap=True, overflow="ignore")
 
 
-def _folds(text: str, width: int) -> Iterator[int]:
-    """Where a name goes on in the next line."""
-    used = 0
-    for at, letter in enumerate(text):
-        used += cell_len(letter)
-        if used > width:
-            yield at
-            used = cell_len(letter)
-
-
-class Whole(Text):
-    """Code whose lines are never broken, however wide they are, so that they can be copied."""
-
-
-def code(text: str) -> Lines:
-    """Whole statements of Python in lines that fit, which mean the same when they are pasted."""
-    shown = block(text)
-    widest = max((cell_len(line) for line in shown.splitlines()), default=0)
-    return Lines(
-        lambda width: (Text(line, "cyan", no_wrap=True) for line in code_lines(shown, width)), _LEAST_WIDTH, widest
-    )
-
-
-def command(text: str) -> Lines:
-    """A shell's command in lines that can be pasted; it is one line, quoted for a shell."""
-    shown = without_middle(printable(text), _MOST_OF_A_BLOCK)
-
-    def lines(width: int) -> Iterator[Text]:
-        return (Text(line, "cyan", no_wrap=True, overflow="ignore") for line in command_lines(shown, width))
-
-    return Lines(lines, _LEAST_WIDTH, cell_len(shown))
-
-
-def cut_lines(lines: Sequence[Text]) -> Lines:
+def cut_lines(lines: Iterable[Text]) -> Text:
     """Lines that aren't to be pasted, such as those of a diff: each is cut where it doesn't fit."""
-
-    def shown(width: int) -> Iterator[Text]:
-        for line in map(Text.copy, lines):
-            line.truncate(width, overflow="ellipsis")
-            line.no_wrap = True
-            yield line
-
-    return Lines(shown, _LEAST_WIDTH, max((cell_len(line.plain) for line in lines), default=0))
+    return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
 
 
-def pointed(number: int, text: str, start: int | None = None, end: int = 0) -> Lines:
+def pointed(number: int, text: str, start: int | None, end: int, width: int) -> Text:
     """A line of source with marks below an expression; where it doesn't fit, the part around the expression."""
     margin = " " * (len(str(number)) + 3)
-
-    def lines(whole: int) -> Iterator[Text]:
-        width = max(whole - len(margin) - len("│ "), 1)
-        skipped = _skipped(text, start, end, width) if start is not None else 0
-        shown = cut(CUT * bool(skipped) + text[skipped:], width)
-        yield Text(no_wrap=True).append(f"  {number} │ ", "blue").append(shown)
-        if start is not None:
-            before = cell_len(text[skipped:start]) + bool(skipped)
-            marked = min(cell_len(text[start:end]), width - before)
-            yield Text(margin, no_wrap=True).append("│ ", "blue").append(" " * before + "^" * marked, "red")
-
-    return Lines(lines, _LEAST_WIDTH, len(margin) + 2 + cell_len(text))
+    room = max(width - len(margin) - len("│ "), 1)
+    skipped = _skipped(text, start, end, room) if start is not None else 0
+    shown = cut(CUT * bool(skipped) + text[skipped:], room)
+    out = Text(no_wrap=True).append(f"  {number} │ ", "blue").append(shown)
+    if start is not None:
+        before = cell_len(text[skipped:start]) + bool(skipped)
+        marked = min(cell_len(text[start:end]), room - before)
+        out.append(f"\n{margin}│ ", "blue").append(" " * before + "^" * marked, "red")
+    return out
 
 
 def _skipped(text: str, start: int, end: int, width: int) -> int:
@@ -241,28 +167,32 @@ def diff_text(diff: str, *, is_whole: bool) -> RenderableType:
     return cut_lines([clean(line, styles.get(line[:1], "dim")) for line in lines])
 
 
-def labeled_rows(rows: Iterable[tuple[str, RenderableType]]) -> Padding:
-    """Labeled rows with a hanging indent."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(justify="right", no_wrap=True, style="blue", min_width=9)
-    grid.add_column(overflow="fold")
-    for label, text in rows:
-        grid.add_row(clean(label), Prose(text) if isinstance(text, Text) else text)
-    return Padding(grid, (0, 0, 0, 2))
+def labeled_rows(rows: Sequence[tuple[str, RenderableType]], width: int) -> Iterator[Indented]:
+    """Labeled rows with a hanging indent, in a terminal of this width."""
+    labels = [cut(clean(label).plain, width // 2) for label, _ in rows]
+    most = max(_LEAST_LABEL, *map(cell_len, labels))
+    for label, (_, shown) in zip(labels, rows, strict=True):
+        yield Indented(shown, Text(f"  {' ' * (most - cell_len(label))}{label}  ", "blue"))
 
 
-def figure(text: Text, detail: Text, *, is_wide: bool) -> Lines:
+def figure(text: Text, detail: Text, *, is_wide: bool) -> Prose:
     """A figure and what belongs to it, in one line or below each other; it is wrapped only if it must be."""
-    lines = [text, detail] if detail else [text]
-    if is_wide and detail:
-        lines = [text.copy().append(" (", "dim").append_text(detail).append(")", "dim")]
-    widths = [cell_len(line.plain) for line in lines]
+    shown = text
+    if detail:
+        shown = text.append(" (", "dim").append_text(detail).append(")", "dim") if is_wide else above(text, detail)
     # What is no number can be wrapped.
-    least = max(
-        width if any(letter.isdigit() for letter in line.plain) else min(longest_name(line.plain), _WIDEST_NAME)
-        for line, width in zip(lines, widths, strict=True)
+    return Prose(
+        shown,
+        max(
+            cell_len(line) if any(map(str.isdigit, line)) else min(longest_name(line), _WIDEST_NAME)
+            for line in shown.plain.split("\n")
+        ),
     )
-    return Lines(lambda width: (part for line in lines for part in Folded(line).lines(width)), least, max(widths))
+
+
+def above(text: Text, detail: Text) -> Text:
+    """A text and below it what belongs to it."""
+    return text.append("\n").append_text(detail) if detail else text
 
 
 def grid(width: int) -> Table:
@@ -271,31 +201,26 @@ def grid(width: int) -> Table:
     return Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0))
 
 
-# Text and code in lines that fit: no line ends within a name.
+# Text in lines that fit.
 
 
 def prose_breaks(text: str, width: int) -> list[int]:
     """Where to break one line of prose so that each part fits.
 
     A word that is wider than the line, such as a path, is broken beside a name in it; only a name that is wider by
-    itself stays whole.
+    itself goes on in the next line.
     """
     found: list[int] = []
-    used = 0
-    for match in _WORD.finditer(text):
-        word = match[0]
-        if used and used + cell_len(word.rstrip()) > width:
-            found.append(match.start())
-            used = 0
-        if cell_len(word.rstrip()) <= width:
-            used += cell_len(word)
-            continue
-        for part in _PARTS.finditer(word):
-            at = match.start() + part.start()
-            if used and used + cell_len(part[0].rstrip()) > width:
+    at = used = 0
+    for word in _WORD.findall(text):
+        is_wide = cell_len(word.rstrip()) > width
+        names = (piece for part in _PARTS.findall(word) for piece in chop_cells(part, width))
+        for piece in names if is_wide else (word,):
+            if used and used + cell_len(piece.rstrip()) > width:
                 found.append(at)
                 used = 0
-            used += cell_len(part[0])
+            at += len(piece)
+            used += cell_len(piece)
     return found
 
 
@@ -307,105 +232,3 @@ def longest_name(text: str) -> int:
 def cut(line: str, width: int) -> str:
     """A line that fits, ended by a sign if something is missing."""
     return line if cell_len(line) <= width else set_cell_size(line, max(width - 1, 0)) + CUT[:width]
-
-
-def code_lines(code: str, width: int) -> list[str]:
-    """Python in lines that fit, which means the same.
-
-    A line is broken only between tokens: within brackets as it is, elsewhere with a backslash. A long text becomes
-    several that Python joins. A token that doesn't fit by itself is cut.
-    """
-    # The tokenizer ends lines where Python does, ``splitlines`` at separators and control characters too.
-    code = printable_lines(code).removesuffix("\n")
-    if all(cell_len(line) <= width for line in code.split("\n")):
-        return code.split("\n")
-    code = _with_short_texts(code, width)
-    lines = code.split("\n")
-    breaks: dict[int, dict[int, bool]] = {}
-    for token, is_within in _tokens(code):
-        breaks.setdefault(token.start[0], {})[token.start[1]] = is_within
-    return [part for number, line in enumerate(lines, start=1) for part in _broken(line, breaks.get(number, {}), width)]
-
-
-def command_lines(command: str, width: int) -> list[str]:
-    """A shell's command in lines that fit, which means the same: broken between arguments, with a backslash.
-
-    An argument that doesn't fit by itself stays whole, so that the terminal wraps it.
-    """
-    words = [shlex.quote(word) for word in shlex.split(command)]
-    lines, line = [], words[0]
-    for number, word in enumerate(words[1:], start=2):
-        following = "" if number == len(words) else _BACKSLASH
-        if cell_len(f"{line} {word}{following}") > width:
-            lines.append(line + _BACKSLASH)
-            line = _CONTINUED + word
-        else:
-            line = f"{line} {word}"
-    return [*lines, line]
-
-
-def _with_short_texts(code: str, width: int) -> str:
-    """Code whose plain texts within brackets are written in parts that fit, side by side: Python joins them."""
-    lines = code.split("\n")
-    for token, is_within in reversed(_tokens(code)):
-        row, start = token.start
-        line = lines[row - 1]
-        room = width - len(line) + len(line.lstrip()) - len(_CONTINUED) - len(",")
-        is_text = is_within and token.type == tokenize.STRING and row == token.end[0]
-        is_in_the_way = is_text and cell_len(token.string) > room > _LEAST_TEXT and cell_len(line) > width
-        if is_in_the_way and (plain := _PLAIN_TEXT.fullmatch(token.string)):
-            parts = " ".join(f"{plain[1]}{part}{plain[1]}" for part in _texts(plain[2], room - 2))
-            lines[row - 1] = line[:start] + parts + line[token.end[1] :]
-    return "\n".join(lines)
-
-
-def _texts(text: str, room: int) -> Iterator[str]:
-    """A text between quotes in parts, each of which ends behind a space."""
-    while cell_len(text) > room and (at := text.rfind(" ", 0, room)) > 0:
-        yield text[: at + 1]
-        text = text[at + 1 :]
-    yield text
-
-
-def _tokens(code: str) -> list[tuple[tokenize.TokenInfo, bool]]:
-    """The tokens, each with whether it is within brackets, f-strings whole; none if the code can't be read."""
-    found, depth, text_depth = [], 0, 0
-    try:
-        with warnings.catch_warnings():
-            # From Python 3.12 on, the tokenizer warns about escapes in texts.
-            warnings.simplefilter("ignore")
-            for token in tokenize.generate_tokens(io.StringIO(code).readline):
-                name = tokenize.tok_name[token.type]
-                if name not in _BLANK and not text_depth:
-                    found.append((token, depth > 0))
-                text_depth += name.endswith("STRING_START") - name.endswith("STRING_END")
-                if name == "OP" and not text_depth:
-                    depth += (token.string in ("(", "[", "{")) - (token.string in (")", "]", "}"))
-    except (tokenize.TokenError, SyntaxError, UnicodeError, SystemError):
-        # The last two come from the tokenizer of 3.12, where a text that is no Python ends within a character.
-        return []
-    return found
-
-
-def _broken(line: str, breaks: dict[int, bool], width: int) -> Iterator[str]:
-    """One line in parts that fit; ``breaks`` are columns to break before, each with whether it is within brackets."""
-    indent = line[: len(line) - len(line.lstrip())]
-    start, prefix = len(indent), indent
-    while cell_len(prefix + line[start:]) > width:
-        fitting = [
-            column
-            for column in sorted(breaks)
-            if line[start:column].strip()
-            and cell_len(prefix + line[start:column].rstrip() + ("" if breaks[column] else _BACKSLASH)) <= width
-        ]
-        # Behind a space or an opening bracket it reads best.
-        good = [column for column in fitting if line[column - 1] in " ([{"]
-        at = next(reversed(good or fitting), None)
-        if at is None:
-            # Nothing fits: break behind the token that is too long, and cut it.
-            at = next((column for column in sorted(breaks) if column > start), None)
-            if at is None:
-                break
-        yield cut(prefix + line[start:at].rstrip() + ("" if breaks[at] else _BACKSLASH), width)
-        start, prefix = at, indent + _CONTINUED
-    yield cut(prefix + line[start:], width)

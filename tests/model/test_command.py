@@ -13,8 +13,6 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.launch.request import Request
-from graphdoctor.views.terminal_lines import command_lines
-from tests.each import for_each
 
 
 def target(spec: RunSpec) -> TargetInfo:
@@ -61,13 +59,3 @@ def test_the_command_asks_for_the_same_run(spec: RunSpec, monkeypatch: pytest.Mo
 def test_the_interpreter_that_was_named_is_named_again() -> None:
     known = target(RunSpec(target="package.module")).model_copy(update={"python": "/opt/my env/bin/python"})
     assert command_line(known, "fix") == "graphdoctor fix package.module --python '/opt/my env/bin/python'"
-
-
-@for_each("width", range(20, 120, 7))
-def test_a_command_in_several_lines_is_the_same_for_a_shell(width: int) -> None:
-    command = command_line(target(SPECS[0]), "fix", "--unsafe-fixes", "--apply")
-    assert command is not None
-    lines = command_lines(command, width)
-    joined = "\n".join(lines).replace("\\\n", "")
-    assert shlex.split(joined) == shlex.split(command)
-    assert all(len(line) <= width or len(shlex.split(line.rstrip("\\"))) <= 2 for line in lines)

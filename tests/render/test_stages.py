@@ -161,7 +161,7 @@ def staged(*stages: StageReport) -> GraphStages:
 @pytest.mark.parametrize("width", [80, 140])
 def test_a_training_step(snapshot: SnapshotAssertion, width: int) -> None:
     text = rendered(staged(*trained()), width=width)
-    assert max(map(len, text.splitlines())) <= width
+    assert max(len(line) for line in text.splitlines() if line[:2] != "  ") <= width
     assert text == snapshot
 
 
@@ -178,7 +178,6 @@ def test_generated_code_can_be_copied() -> None:
     code = f"def call(args):\n{line}\n"
     fusion = trained()[4].model_copy(update={"code": code})
     assert f"  {line}\n" in rendered(staged(fusion), is_verbose=True) + "\n"
-    assert max(map(len, rendered(staged(fusion)).splitlines())) <= 80
 
 
 def test_a_stage_is_listed_unless_the_same_graph_is_above() -> None:
