@@ -22,7 +22,6 @@ from graphdoctor.facts.job import (
     RankGroup,
     RankReport,
 )
-from graphdoctor.facts.marks import CacheAnswer
 
 Key = tuple[str, str, int, int | None, int, int]
 """File name, function, line, where it resumes, which frame of it, which compile of that frame."""
@@ -93,13 +92,11 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     made = {rank: tuple(of_rank[rank] for of_rank in values.values()) for rank in row.found}
     groups = groups_of({rank: made.get(rank) for rank in ranks})
     usual = next(group[0] for group in groups if group[0] in row.found)
-    caches: dict[CacheAnswer | None, list[int]] = defaultdict(list)
-    for rank, compile_ in found:
-        caches[compile_.mark.cache].append(rank)
+    caches = groups_of({rank: compile_.mark.cache for rank, compile_ in found})
     durations = {rank: compile_.duration_s for rank, compile_ in found if compile_.duration_s is not None}
-    is_missing: tuple[Aspect, ...] = ("presence",) if len(row.found) < len(ranks) else ()
-    is_cached_elsewhere: tuple[Aspect, ...] = ("cache",) if len(caches) > 1 else ()
-    differing = (aspect for aspect, of_rank in values.items() if len(set(of_rank.values())) > 1)
+    differing: list[Aspect] = ["presence"] if len(row.found) < len(ranks) else []
+    differing += [aspect for aspect, of_rank in values.items() if len(set(of_rank.values())) > 1]
+    differing += ["cache"] if len(caches) > 1 else []
     return CompileAgreement(
         compile=first.compile_id,
         function=first.function,
@@ -107,10 +104,10 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
         resumes_at=first.resumes_at,
         groups=tuple(_group(row, group, usual, values) for group in groups),
         agree=len(groups) == 1,
-        differs_in=(*is_missing, *differing, *is_cached_elsewhere),
-        caches=tuple(CacheGroup(ranks=tuple(group), cache=cache) for cache, group in caches.items())
-        if is_cached_elsewhere
-        else (),
+        differs_in=tuple(differing),
+        caches=tuple(
+            CacheGroup(ranks=group, cache=row.found[group[0]].mark.cache) for group in caches if len(caches) > 1
+        ),
         duration_s=(min(durations.values()), max(durations.values())) if durations else None,
         slowest=max(durations, key=lambda rank: durations[rank]) if len(durations) > 1 else None,
     )
@@ -191,13 +188,11 @@ def _value(row: Row, rank: int, what: Aspect) -> str:
     compile_ = row.found.get(rank)
     if compile_ is None:
         return MISSING
-    causes = "; ".join(compile_.causes)
-    texts = {
-        "presence": causes or compile_.outcome,
-        "collectives": ", ".join(compile_.mark.collectives or ()) or "none",
-        "causes": causes or "no recompile",
-    }
-    return texts.get(what) or str(_VALUES[what](compile_))
+    if what == "collectives":
+        return ", ".join(compile_.mark.collectives or ()) or "none"
+    if what in ("presence", "causes"):
+        return "; ".join(compile_.causes) or ("no recompile" if what == "causes" else compile_.outcome)
+    return str(_VALUES[what](compile_))
 
 
 def needs_texts(divergence: Divergence) -> bool:

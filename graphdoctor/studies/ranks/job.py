@@ -5,6 +5,7 @@ Each rank is read and diagnosed by itself, on an executor, and all are put side 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -153,30 +154,23 @@ def _missed(report: RankReport, rows: Sequence[Row]) -> int:
 
 
 def _findings(ranks: Sequence[RankReport]) -> list[JobFinding]:
-    found: dict[str, list[tuple[int, Finding]]] = {}
+    found: dict[str, dict[int, Finding]] = defaultdict(dict)
     for report in ranks:
         for finding in report.findings:
-            found.setdefault(finding.fingerprint, []).append((report.rank, finding))
-    merged = [_merged(each) for each in found.values()]
+            found[finding.fingerprint][report.rank] = finding
+    merged: list[JobFinding] = []
+    for own in found.values():
+        first, counts = next(iter(own.values())), [finding.count for finding in own.values()]
+        merged.append(JobFinding(**vars(first) | {"count": min(counts)}, ranks=tuple(own), most=max(counts)))
     return sorted(merged, key=lambda finding: _SEVERITY.index(finding.severity))
 
 
-def _merged(found: Sequence[tuple[int, Finding]]) -> JobFinding:
-    counts = [finding.count for _, finding in found]
-    return JobFinding(
-        **vars(found[0][1]) | {"count": min(counts)}, ranks=tuple(rank for rank, _ in found), most=max(counts)
-    )
-
-
 def _gaps(ranks: Sequence[RankReport]) -> Iterable[CaptureGap]:
-    found: dict[tuple[str, str], list[tuple[int, CaptureGap]]] = {}
+    found: dict[tuple[str, str], dict[int, CaptureGap]] = defaultdict(dict)
     for report in ranks:
         for gap in report.gaps:
-            found.setdefault((gap.code, gap.message), []).append((report.rank, gap))
-    for each in found.values():
-        gap = each[0][1]
-        if len(each) == len(ranks):
-            yield gap
-        else:
-            which = ranks_text([rank for rank, _ in each])
-            yield gap.model_copy(update={"message": f"{which[0].upper()}{which[1:]}: {gap.message}"})
+            found[gap.code, gap.message][report.rank] = gap
+    for own in found.values():
+        gap, which = next(iter(own.values())), ranks_text(list(own))
+        text = gap.message if len(own) == len(ranks) else f"{which[0].upper()}{which[1:]}: {gap.message}"
+        yield gap.model_copy(update={"message": text})

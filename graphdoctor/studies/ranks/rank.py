@@ -5,22 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.diagnosis import Diagnosis, Location
+from graphdoctor.facts.diagnosis import Location
 from graphdoctor.facts.job import RankCompile, RankReport
 from graphdoctor.facts.marks import CompileMark, LogSpan
-from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.facts.recording import Compile, Frame, Recording
-from graphdoctor.facts.stack import relative
+from graphdoctor.facts.recording import Compile, Recording
 from graphdoctor.facts.wording import ranks_text
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace.folder import RankFolder, ranks_at
 from graphdoctor.trace.reader import other_version, read_folder
@@ -64,13 +62,28 @@ class RankPiece:
 
 
 def read_rank(piece: RankPiece) -> RankReport:
-    """Read and diagnose one rank; a pure function of its piece."""
+    """Read and diagnose one rank, for what others can be compared with; a pure function of its piece."""
     folder = piece.files.folder
     with other_version(piece.location):
         recording = read_folder(folder, Wanted(marks=True))
     diagnosis = diagnose(recording, RULES, root=piece.root, version=__version__, selection=piece.selection)
-    process = folder.processes[0].pid if folder.processes else None
-    return rank_report(recording, diagnosis, rank=piece.files.rank, process=process, root=piece.root)
+    span = recording.span or LogSpan()
+    is_cut = recording.is_partial or any(compile_.outcome == "unfinished" for compile_ in recording.compiles)
+    return RankReport(
+        rank=piece.files.rank,
+        process=folder.processes[0].pid if folder.processes else None,
+        summary=diagnosis.summary,
+        complete=False if is_cut else span.is_ended,
+        environment=recording.environment,
+        compiles=_compiles(recording, span, piece.root),
+        findings=diagnosis.findings,
+        gaps=diagnosis.recording.gaps,
+        first_s=span.first_s,
+        last_s=span.last_s,
+        executed=span.executed,
+        records=recording.evidence.records,
+        steps=recording.steps,
+    )
 
 
 @dataclass(frozen=True)
@@ -91,93 +104,44 @@ def read_texts(piece: TextPiece) -> tuple[str, str]:
     return "", ""
 
 
-def rank_report(
-    recording: Recording, diagnosis: Diagnosis, *, rank: int, process: int | None, root: Path
-) -> RankReport:
-    """What other ranks can be compared with, of a recording that was read with its marks."""
-    span = recording.span or LogSpan()
-    return RankReport(
-        rank=rank,
-        process=process,
-        summary=diagnosis.summary,
-        complete=_is_complete(recording, span),
-        environment=recording.environment,
-        compiles=_compiles(recording, span, root),
-        findings=diagnosis.findings,
-        gaps=diagnosis.recording.gaps,
-        first_s=span.first_s,
-        last_s=span.last_s,
-        executed=span.executed,
-        records=recording.evidence.records,
-        steps=recording.steps,
-    )
-
-
-def _is_complete(recording: Recording, span: LogSpan) -> bool | None:
-    if recording.is_partial or any(compile_.outcome == "unfinished" for compile_ in recording.compiles):
-        return False
-    return span.is_ended
-
-
 def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankCompile, ...]:
-    frames = {frame.frame_id: frame for frame in recording.frames}
     marks = {mark.compile_id: mark for mark in span.marks}
-    occurrences = _occurrences(recording)
+    seen: Counter[tuple[str, str, int, int | None]] = Counter()
+    frames: dict[int, dict[str, Any]] = {}
+    for frame in recording.frames:
+        place = (frame.file, frame.function, frame.line, frame.resumes_at)
+        location = location_of(frame.entry, root)
+        known = {"function": location.function, "location": location, "resumes_at": frame.resumes_at}
+        frames[frame.frame_id] = known | {"occurrence": seen[place]}
+        seen[place] += 1
+    unknown = {"function": "?", "location": Location(file="?", line=0, function="?")}
     found: list[RankCompile] = []
     for compile_ in recording.compiles:
-        frame = frames.get(compile_.frame_id)
         causes, changed = _causes(compile_)
         found.append(
             RankCompile(
                 compile_id=compile_.compile_id,
-                function="?" if frame is None else frame.qualname or frame.function,
-                location=_location(frame, root),
-                resumes_at=None if frame is None else frame.resumes_at,
-                occurrence=occurrences.get(compile_.frame_id, 0),
                 outcome=compile_.outcome,
                 causes=causes,
                 changed=changed,
                 duration_s=compile_.duration_s,
                 backend_s=compile_.backend_s,
                 mark=marks.get(compile_.compile_id) or CompileMark(compile_id=compile_.compile_id),
+                **frames.get(compile_.frame_id, unknown),
             )
         )
     return tuple(found)
 
 
-def _occurrences(recording: Recording) -> Mapping[int, int]:
-    seen: Counter[tuple[str, str, int, int | None]] = Counter()
-    found: dict[int, int] = {}
-    for frame in recording.frames:
-        place = (frame.file, frame.function, frame.line, frame.resumes_at)
-        found[frame.frame_id] = seen[place]
-        seen[place] += 1
-    return found
-
-
-def _location(frame: Frame | None, root: Path) -> Location:
-    if frame is None:
-        return Location(file="?", line=0, function="?")
-    return Location(
-        file=relative(frame.file, root),
-        line=frame.line,
-        function=frame.qualname or frame.function,
-        package=frame.package,
-        origin=frame.origin,
-        text=frame.text,
-    )
-
-
 def _causes(compile_: Compile) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Why it was compiled, for people, and what ranks that agree have of it in common."""
-    if compile_.cause is not None and compile_.cause.changes:
-        changes = compile_.cause.changes
-        return tuple(map(_cause, changes)), tuple(sorted(f"{change.kind} {change.expression}" for change in changes))
-    reasons = compile_.recompile_reasons[:1]
-    return reasons, tuple(_NUMBER.sub("N", reason) for reason in reasons)
-
-
-def _cause(change: GuardChange) -> str:
-    if change.old is None and change.new is None:
-        return change.expression
-    return f"{change.expression}: {change.old or '?'} → {change.new or '?'}"
+    if compile_.cause is None or not compile_.cause.changes:
+        reasons = compile_.recompile_reasons[:1]
+        return reasons, tuple(_NUMBER.sub("N", reason) for reason in reasons)
+    shown: list[str] = []
+    for change in compile_.cause.changes:
+        is_known = change.old is not None or change.new is not None
+        shown.append(
+            f"{change.expression}: {change.old or '?'} → {change.new or '?'}" if is_known else change.expression
+        )
+    return tuple(shown), tuple(sorted(f"{change.kind} {change.expression}" for change in compile_.cause.changes))
