@@ -17,7 +17,7 @@ def test_what_was_found_is_said_with_what_it_costs():
     assert best_of(eager(), had, cured, QUIET) == CURED
     text = sentence(eager(), had, cured, CURED, [step("fixes", "kept")], 2)
     assert text == (
-        "eager 5.22 ms → as you had it 4.80 ms → cured 1.94 ms (2.69×), verified on your 2 calls; compile 33 s, "
+        "eager 5.22 ms → as you had it 4.80 ms → cured 1.94 ms (2.69×), verified on your 2 calls; compile 33.0 s, "
         "pays off after 10,000 calls."
     )
 

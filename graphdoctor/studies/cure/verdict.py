@@ -12,7 +12,8 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.wording import counted, duration, factor_text
 from graphdoctor.studies.bench.rounds import judged
 from graphdoctor.studies.bench.variants import VariantSpec
-from graphdoctor.studies.bench.verdict import pays_off, seconds
+from graphdoctor.studies.bench.verdict import pays_off
+from graphdoctor.views.measures import seconds_text
 
 
 def compile_lines(changes: Mapping[str, object], base: RunSpec, blocks: Sequence[RepeatedBlocks]) -> tuple[str, ...]:
@@ -87,7 +88,7 @@ def _factor(speedup: Speedup | None) -> str:
 def _cost(variant: Variant, eager: Variant) -> str:
     if variant.compile_cold_s is None:
         return "what compiling takes is unknown"
-    took = f"compile {seconds(variant.compile_cold_s)}"
+    took = f"compile {seconds_text(variant.compile_cold_s)}"
     return took if variant.break_even_calls is None else f"{took}, {pays_off(variant, eager)}"
 
 
