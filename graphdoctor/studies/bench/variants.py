@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import Any
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.bench import EAGER
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.values import RUN, Kind, read_table
 from graphdoctor.trials.launch.request import parse_assignments
 from graphdoctor.trials.program import RunChange
 
@@ -26,9 +26,9 @@ _CUDA_MODES = ("reduce-overhead", "max-autotune")
 _CUDA_BACKEND = "cudagraphs"
 _UNSET: Mapping[str, object] = {"backend": "inductor", "mode": None, "dynamic": None, "fullgraph": False, "options": {}}
 """What torch.compile does where nothing is given."""
-_KEYS = ("backend", "mode", "dynamic", "fullgraph", REGIONAL)
-_PREFIXES = ("option.", "config.")
-_FORMS = "backend=…, mode=…, dynamic=true, fullgraph=true, option.NAME=…, config.NAME=…, regional"
+_KINDS = {name: RUN[name] for name in ("backend", "mode", "fullgraph", REGIONAL)}
+_KINDS["dynamic"] = Kind("true, false or None", lambda value: value is None or isinstance(value, bool))
+"""What a variant says besides options and settings."""
 _NEXT = re.compile(r"[,\s]+(?=[A-Za-z_][\w.]*=|regional\b)")
 """Between two parts of a variant; a comma within a value is none."""
 
@@ -112,53 +112,28 @@ def parse_variant(text: str, base: RunSpec) -> VariantSpec:
     Raises:
         GraphDoctorError: It can't be read.
     """
-    changes: dict[str, object] = {}
-    options: dict[str, object] = {}
-    config: dict[str, object] = {}
     parts = _NEXT.split(text.strip())
-    if not text.strip():
-        raise _refused(text, "it is empty")
-    for part in parts:
-        if part == REGIONAL:
-            changes[REGIONAL] = True
-            continue
-        if part == DEFAULT and len(parts) == 1:
-            changes = {"backend": "inductor", "mode": None, "options": {}, "dynamic": None, REGIONAL: False}
-            return VariantSpec(DEFAULT, changes)
-        if "=" not in part:
-            raise _refused(text, f"{part!r} is neither name=value nor {REGIONAL}")
-        ((name, value),) = parse_assignments([part], _FLAG).items()
-        if name.startswith("option."):
-            options[name.removeprefix("option.")] = value
-        elif name.startswith("config."):
-            config[name.removeprefix("config.")] = value
+    if parts == [DEFAULT]:
+        plain = {**_UNSET, REGIONAL: False, "fullgraph": base.fullgraph}
+        return VariantSpec(DEFAULT, plain)
+    given = parse_assignments([f"{part}=true" if part == REGIONAL else part for part in parts], _FLAG)
+    prefixed: dict[str, dict[str, object]] = {"option": {}, "config": {}}
+    own: dict[str, object] = {}
+    for name, value in given.items():
+        prefix, _, rest = name.partition(".")
+        if rest and prefix in prefixed:
+            prefixed[prefix][rest] = value
         else:
-            changes[name] = _checked(name, value, text)
+            own[name] = value
+    changes = read_table(own, _KINDS, f"{_FLAG} {text!r}: ")
     if changes.get("backend", base.backend) != base.backend:
         # Mode and options belong to a backend.
         changes = {"mode": None, "options": {}, **changes}
-    if options:
+    if options := prefixed["option"]:
         changes["options"] = {**({} if "backend" in changes else base.options), **options}
-    if config:
+    if config := prefixed["config"]:
         changes["config"] = {**base.config, **config}
     return VariantSpec(" ".join(parts), changes)
-
-
-def _checked(name: str, value: object, text: str) -> object:
-    if name not in _KEYS:
-        near = difflib.get_close_matches(name, [*_KEYS, *_PREFIXES], n=1)
-        raise _refused(text, f"there is no {name}" + (f", did you mean {near[0]}" if near else ""))
-    if name in ("dynamic", "fullgraph", REGIONAL):
-        if isinstance(value, bool) or (name == "dynamic" and value is None):
-            return value
-        raise _refused(text, f"{name} is true or false")
-    if not isinstance(value, str):
-        raise _refused(text, f"{name} is a name")
-    return value
-
-
-def _refused(text: str, reason: str) -> GraphDoctorError:
-    return GraphDoctorError(f"{_FLAG} {text!r}: {reason}.", hint=f"Write {_FORMS}; several with spaces between them.")
 
 
 # Sizes to run a program with.
@@ -188,17 +163,15 @@ def parse_sweep(text: str) -> Sizes:
     Raises:
         GraphDoctorError: It can't be read.
     """
-    left, equals, right = text.rpartition("=")
+    left, _, right = text.rpartition("=")
     sources = tuple(part.strip() for part in left.split(","))
-    if not equals or not all(_SOURCE.fullmatch(source) for source in sources):
-        raise _refused_sweep(text, "the left side names no size")
-    sizes: Sequence[str] = [part.strip() for part in right.split(",")]
-    if not all(part.isdecimal() and 0 < int(part) <= _MAX_SIZE for part in sizes):
-        raise _refused_sweep(text, "sizes are whole numbers above 0")
-    if len(set(sizes)) < len(sizes):
-        raise _refused_sweep(text, "a size is there twice")
-    return Sizes(sources, tuple(map(int, sizes)))
-
-
-def _refused_sweep(text: str, reason: str) -> GraphDoctorError:
-    return GraphDoctorError(f"{_SWEEP} {text!r}: {reason}.", hint=f"Write {_SWEEP} x.shape[0]=1,8,32.")
+    sizes = tuple(int(part) if part.strip().isdecimal() else 0 for part in right.split(","))
+    if not all(_SOURCE.fullmatch(source) for source in sources):
+        problem = "the left side names no size"
+    elif not all(0 < size <= _MAX_SIZE for size in sizes):
+        problem = "sizes are whole numbers above 0"
+    elif len(set(sizes)) < len(sizes):
+        problem = "a size is there twice"
+    else:
+        return Sizes(sources, sizes)
+    raise GraphDoctorError(f"{_SWEEP} {text!r}: {problem}.", hint=f"Write {_SWEEP} x.shape[0]=1,8,32.")

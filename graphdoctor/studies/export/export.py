@@ -155,58 +155,23 @@ def name_of(way: ExportWay) -> Best:
 
 
 def answer(ways: Sequence[ExportWay], best: Best | None) -> str:
-    """The answer, in one or two sentences."""
-    if best is None:
-        if all(way.status == "different" for way in ways):
-            reasons = dict.fromkeys(_short(way.reason) for way in ways)
-            return f"torch.export makes a program, but it computes something else: {'; '.join(reasons)}."
-        troubles = [_trouble(way) for way in ways]
-        places = [_place(way) for way in ways]
-        is_one = None not in places and len(set(places)) == 1
-        said = f"strict or not, it stops at {places[0]}" if is_one else "; ".join(troubles)
-        return f"torch.export doesn't take this program: {said}.{_cured(ways)}"
-    chosen = next(way for way in ways if name_of(way) == best)
-    others = [way for way in ways if way is not chosen]
-    right = "and it computes what eager mode does"
-    if chosen.status == "unknown":
-        right = f"but whether it computes what eager mode does is unknown: {_short(chosen.reason)}"
-    if all(way.status == chosen.status for way in others):
-        return f"torch.export takes this program, strict or not, {right}."
-    said = "; ".join(_trouble(way) for way in others)
-    return (
-        f"torch.export takes this program with {_flag(chosen)}, {right}. {said[:1].upper()}{said[1:]}.{_cured(others)}"
-    )
+    """The answer: whether torch.export takes the program, and what comes of each way."""
+    works = "works" if best is not None else "doesn't work"
+    return f"torch.export {works} for this program: {'; '.join(map(_came, ways))}."
 
 
-def _flag(way: ExportWay) -> str:
-    return f"`strict={way.is_strict}`"
-
-
-def _trouble(way: ExportWay) -> str:
-    flag, why = _flag(way), _short(way.reason)
-    said: dict[WayStatus, str] = {
-        "exported": f"{flag} works too",
-        "unknown": f"with {flag}, whether it is right is unknown: {why}",
-        "different": f"with {flag}, the program computes something else: {why}",
-        "failed": f"{flag} fails: {why}",
-        "blocked": f"{flag} stops at {_place(way)}" if way.blockers else f"{flag} is refused: {why}",
+def _came(way: ExportWay) -> str:
+    why = shortened(way.reason or "torch doesn't say why", _REASON).rstrip(".")
+    came: dict[WayStatus, str] = {
+        "exported": "computes what eager mode does",
+        "unknown": f"may compute something else: {why}",
+        "different": f"computes something else: {why}",
+        "failed": f"fails: {why}",
+        "blocked": f"is refused: {why}",
     }
-    return said[way.status]
-
-
-def _place(way: ExportWay) -> str | None:
-    if way.status != "blocked" or not way.blockers:
-        return None
-    location = way.blockers[0].finding.location
-    return f"{location.shown_file}:{location.line}"
-
-
-def _cured(ways: Sequence[ExportWay]) -> str:
-    cured = [_flag(way) for way in ways if way.is_cured]
-    if not cured:
-        return ""
-    return f" With the verified fixes, {' and '.join(cured)} {'works' if len(cured) == 1 else 'work'}."
-
-
-def _short(reason: str | None) -> str:
-    return shortened(reason or "torch doesn't say why", _REASON).rstrip(".")
+    text = came[way.status]
+    if way.blockers:
+        location = way.blockers[0].finding.location
+        text = f"stops at {location.shown_file}:{location.line}"
+    cured = " and works with the verified fixes" if way.is_cured else ""
+    return f"`strict={way.is_strict}` {text}{cured}"

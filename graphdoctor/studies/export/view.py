@@ -5,8 +5,8 @@ Comes in: an ``ExportReport``. Goes out: a view.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.diagnosis import Finding
@@ -20,7 +20,6 @@ from graphdoctor.views.parts import (
     Diff,
     Inline,
     Note,
-    Place,
     Row,
     Rows,
     Section,
@@ -30,7 +29,7 @@ from graphdoctor.views.parts import (
     View,
     joined,
 )
-from graphdoctor.views.words import base_name, first_sentence, read_more, run_title, unknown_section
+from graphdoctor.views.words import few_text, first_sentence, read_more, run_title, short_place, unknown_section
 
 _KINDS = {
     "user_input": "argument",
@@ -145,9 +144,8 @@ def left_out_texts(way: ExportWay, report: ExportReport) -> list[str]:
     """What the program leaves out that eager mode does, a sentence each."""
     texts = [text for kind, text in _UNWRITTEN.items() if kind in way.unwritten]
     if way.lost:
-        names = ", ".join(f"`{name}`" for name in way.lost[:_MAX_NAMES])
-        more = f" and {len(way.lost) - _MAX_NAMES} more" if len(way.lost) > _MAX_NAMES else ""
-        texts.append(f"The program doesn't update {names}{more}: of what modules keep, it changes only buffers.")
+        names = few_text([f"`{name}`" for name in way.lost], _MAX_NAMES)
+        texts.append(f"The program doesn't update {names}: of what modules keep, it changes only buffers.")
         if report.calls_made == 1:
             texts.append("One call doesn't show whether later results depend on that; --calls 2 does.")
     return texts
@@ -165,30 +163,26 @@ def _inputs(way: ExportWay) -> Section:
 
 def blocked_groups(report: ExportReport) -> list[list[ExportWay]]:
     """The ways that torch refuses; those for the same reasons together, the one of which torch says most last."""
-    blocked = [way for way in report.ways if way.blockers]
-    if len(blocked) > 1 and len({_reasons(way) for way in blocked}) == 1:
-        return [blocked]
-    return [[way] for way in blocked]
 
-
-def _reasons(way: ExportWay) -> tuple[object, ...]:
-    return tuple(
-        (
-            blocker.finding.code,
-            blocker.finding.location.file,
-            blocker.finding.location.line,
-            tuple((fix.title, fix.verdict) for fix in blocker.tried),
+    def reasons(way: ExportWay) -> Hashable:
+        found = ((one.finding.code, one.finding.location, one.tried) for one in way.blockers)
+        return tuple(
+            (code, place.file, place.line, tuple((fix.title, fix.verdict) for fix in tried))
+            for code, place, tried in found
         )
-        for blocker in way.blockers
-    )
+
+    return _alike([way for way in report.ways if way.blockers], reasons)
 
 
 def cured_groups(report: ExportReport) -> list[list[ExportWay]]:
     """The ways that export with verified fixes, those with the same fixes together."""
-    found: dict[tuple[str, tuple[str, ...]], list[ExportWay]] = {}
-    for way in report.ways:
-        if way.is_cured:
-            found.setdefault((way.diff, way.settings), []).append(way)
+    return _alike([way for way in report.ways if way.is_cured], lambda way: (way.diff, way.settings))
+
+
+def _alike(ways: Iterable[ExportWay], key: Callable[[ExportWay], Hashable]) -> list[list[ExportWay]]:
+    found: dict[Hashable, list[ExportWay]] = defaultdict(list)
+    for way in ways:
+        found[key(way)].append(way)
     return list(found.values())
 
 
@@ -201,9 +195,7 @@ def _cured(group: Sequence[ExportWay]) -> Section:
 
 
 def _break(finding: Finding) -> Row:
-    where = finding.location
-    place = Place(where.file, where.line, base_name(where.file))
-    return Row(finding.code, Note((place, f" {first_sentence(finding.message)}")))
+    return Row(finding.code, Note((short_place(finding.location), f" {first_sentence(finding.message)}")))
 
 
 def _dynamic(dynamic: DynamicShapes) -> Section:
@@ -239,11 +231,10 @@ def _dim_name(dim: ExportDim) -> str:
 def dim_text(dim: ExportDim, dynamic: DynamicShapes) -> str:
     """What became of a dim."""
     if not dim.is_dynamic:
-        where = ""
+        made = "" if dim.reason else ", made a constant"
         if dim.location is not None:
-            where = f" by {base_name(dim.location.file)}:{dim.location.line}"
-            where += f" `{dim.location.text}`" if dim.location.text else ""
-        made = f", made a constant{where}" if where or not dim.reason else ""
+            line = f" `{dim.location.text}`" if dim.location.text else ""
+            made = f", made a constant by {short_place(dim.location).shown}{line}"
         return f"always {dim.size}{made}" + (f": {dim.reason}" if dim.reason else "")
     limits = f"{dim.low or 0} to {dim.high}" if dim.high is not None else f"{dim.low or 0} or more"
     equal = [
