@@ -8,25 +8,8 @@ import libcst as cst
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.expressions import is_literal_number
-from graphdoctor.fixes.source.names import (
-    bound_to,
-    dotted_name,
-    is_local,
-    is_tensor,
-    method_name,
-    parameter,
-    reads,
-)
-from graphdoctor.fixes.source.nodes import (
-    calls_in,
-    dotted,
-    expression,
-    has_comment,
-    keyword_argument,
-    keyword_of,
-    method_call,
-)
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, known, need
+from graphdoctor.fixes.source.nodes import calls_in, expression, has_comment, keyword_argument, keyword_of, method_call
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, dotted, known, need
 
 _NOT_A_TENSOR = "what is copied may not be a tensor"
 _EACH = {
@@ -48,13 +31,13 @@ def clone_instead_of_deepcopy(place: Place) -> Edit:
     copied = known(_copied(source, call))
     decline_if(has_comment(call) and not has_comment(copied), "a comment inside it would be lost")
     title = f"Clone `{source.shortened(copied)}` in place of `deepcopy`"
-    return place.edit(title, (call, _clones(source, copied)), is_safe=method_name(source, copied) == "detach")
+    return place.edit(title, (call, _clones(source, copied)), is_safe=source.method_name(copied) == "detach")
 
 
 def _copied(source: SourceFile, node: cst.CSTNode) -> cst.BaseExpression | None:
     match node:
         case cst.Call(args=[cst.Arg(value=copied, star="", keyword=None)]):
-            return copied if dotted_name(source, node) == "copy.deepcopy" else None
+            return copied if source.dotted_name(node) == "copy.deepcopy" else None
     return None
 
 
@@ -68,16 +51,16 @@ def _clones(source: SourceFile, copied: cst.BaseExpression) -> cst.BaseExpressio
                 chain = ".clone()" if is_plain else ".detach().clone()"
                 return expression(_EACH[kind].format(chain=chain), copied=copied)
         case _:
-            decline_if(not is_tensor(source, copied) and not isinstance(copied, cst.Subscript), _NOT_A_TENSOR)
-    return method_call(copied, *(["clone"] if method_name(source, copied) == "detach" else ["detach", "clone"]))
+            decline_if(not source.is_tensor(copied) and not isinstance(copied, cst.Subscript), _NOT_A_TENSOR)
+    return method_call(copied, *(["clone"] if source.method_name(copied) == "detach" else ["detach", "clone"]))
 
 
 def _kind(source: SourceFile, copied: cst.Attribute | cst.Name) -> tuple[str, bool]:
     """``dict``, ``list`` or ``tuple``, or an empty string for a tensor; and whether it can't require a gradient."""
-    given = parameter(source, copied)
+    given = source.parameter(copied)
     if given is not None:
         return _annotated(given), False
-    bound = bound_to(source, copied)
+    bound = source.bound_to(copied)
     if isinstance(copied, cst.Attribute) and not bound:
         raise DeclinedError(f"nothing in the file says what `{source.code(copied)}` is")
     kinds = {_kind_of(source, value) for value in bound} or {("", False)}
@@ -96,14 +79,14 @@ def _kind_of(source: SourceFile, value: cst.BaseExpression | None) -> tuple[str,
         case cst.DictComp(value=part) | cst.ListComp(elt=part):
             parts, is_whole = [part], True
         case _:
-            decline_if(not is_tensor(source, value), _NOT_A_TENSOR)
+            decline_if(not source.is_tensor(value), _NOT_A_TENSOR)
             return "", False
-    is_all = is_whole and all(is_tensor(source, part) for part in parts)
+    is_all = is_whole and all(source.is_tensor(part) for part in parts)
     decline_if(not is_all, "not everything in the container is a tensor")
     is_comp = isinstance(value, cst.BaseComp)
     is_plain = not is_comp and all(
         isinstance(part, cst.Call)
-        and dotted_name(source, part).rpartition(".")[0] == "torch"
+        and source.dotted_name(part).rpartition(".")[0] == "torch"
         and "requires_grad" not in source.code(part)
         for part in parts
     )
@@ -175,14 +158,14 @@ def _moves(source: SourceFile, statement: cst.CSTNode) -> Iterator[tuple[Change,
     for target in _moves_of_its_value(source, statement):
         root = target.value if isinstance(target, cst.Attribute) else target
         # A device that is named later can be named here if it is a text, or that of a parameter.
-        is_known = isinstance(root, cst.SimpleString) or parameter(source, root) is not None
+        is_known = isinstance(root, cst.SimpleString) or source.parameter(root) is not None
         yield from (_made_on(source, call, call, target) for call in makers if is_known)
         yield from _round_trip(source, statement)
 
 
 def _makes(source: SourceFile, call: cst.Call) -> bool:
     is_open = any(given.star or keyword_of(given) == "device" for given in call.args)
-    return dotted_name(source, call) in _MAKERS and not is_open
+    return source.dotted_name(call) in _MAKERS and not is_open
 
 
 def _moved_to(call: cst.CSTNode) -> cst.BaseExpression | None:
@@ -203,7 +186,7 @@ def _made_on(source: SourceFile, old: cst.Call, made: cst.CSTNode, device: cst.B
     call = need(made, cst.Call, "")
     where = keyword_argument("device", device.deep_clone())
     title = f"Make `{source.code(call)}` on the device where it is used"
-    if dotted_name(source, call) != "torch.tensor":
+    if source.dotted_name(call) != "torch.tensor":
         return (old, call.deep_clone().with_changes(args=[*call.deep_clone().args, where])), title
     # `torch.full` in place of `torch.tensor` of a number, which is made on the CPU and copied.
     first = call.args[0].value if call.args and call.args[0].keyword is None else None
@@ -223,13 +206,13 @@ def _computed_with(source: SourceFile, call: cst.Call) -> cst.BaseExpression | N
         case _:
             return None
     names = (side for side in sides if isinstance(side, cst.Name))
-    return next((name for name in names if is_tensor(source, name) or parameter(source, name) is not None), None)
+    return next((name for name in names if source.is_tensor(name) or source.parameter(name) is not None), None)
 
 
 def _moves_of_its_value(source: SourceFile, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     match statement:
-        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name)]) if is_local(source, name):
-            for read in reads(source, name):
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name)]) if source.is_local(name):
+            for read in source.reads(name):
                 method = source.parent(read)
                 target = _moved_to(source.parent(method)) if isinstance(method, cst.Attribute) else None
                 if target is not None:

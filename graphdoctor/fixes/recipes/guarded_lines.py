@@ -13,14 +13,13 @@ from libcst import matchers
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.branches import Comments, line_of, lines_for
 from graphdoctor.fixes.source.expressions import as_boolean_tensor, as_tensor, negated, refuse_unless_tensor
-from graphdoctor.fixes.source.names import Names, dotted_name, given_to, method_name, receiver, set_values
+from graphdoctor.fixes.source.names import Names
 from graphdoctor.fixes.source.nodes import (
     after_lines,
     assigned,
     called,
     calls_in,
     comments_in,
-    dotted,
     has_comment,
     keyword_of,
     lines_of,
@@ -31,7 +30,7 @@ from graphdoctor.fixes.source.nodes import (
     torch_call,
     without_parentheses,
 )
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, known, need, only
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, dotted, known, need, only
 
 _NEUTRAL = {"mul_": "1", "div_": "1", "add_": "0", "sub_": "0"}
 """Methods of a tensor, and the argument with which each changes nothing."""
@@ -202,9 +201,9 @@ def _checked(source: SourceFile, test: cst.BaseExpression, *, is_empty: bool) ->
 def _counted(source: SourceFile, count: cst.BaseExpression) -> cst.BaseExpression:
     """``rows`` for ``rows.numel()``, ``len(rows)`` and ``rows.shape[0]``, ``mask`` for ``mask.any()``."""
     match count:
-        case cst.Call(args=[cst.Arg(value=inner)]) if dotted_name(source, count) == "builtins.len":
+        case cst.Call(args=[cst.Arg(value=inner)]) if source.dotted_name(count) == "builtins.len":
             return _indices(inner)
-        case cst.Call(args=[cst.Arg(value=inner)]) if dotted_name(source, count) in _CASTS:
+        case cst.Call(args=[cst.Arg(value=inner)]) if source.dotted_name(count) in _CASTS:
             return _counted(source, inner)
         case (
             cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("size")), args=[cst.Arg(value=cst.Integer("0"))])
@@ -214,10 +213,10 @@ def _counted(source: SourceFile, count: cst.BaseExpression) -> cst.BaseExpressio
             )
         ):
             return _indices(inner)
-        case cst.Call() if not given_to(source, count) and (tensor := receiver(source, count)) is not None:
-            if method_name(source, count) in ("item", "bool"):
+        case cst.Call() if not source.given_to(count) and (tensor := source.receiver(count)) is not None:
+            if source.method_name(count) in ("item", "bool"):
                 return _counted(source, tensor)
-            if method_name(source, count) in _COUNTS:
+            if source.method_name(count) in _COUNTS:
                 return _indices(tensor)
     raise DeclinedError(_UNASKED)
 
@@ -252,7 +251,7 @@ def _selectors(source: SourceFile, function: cst.CSTNode, checked: cst.BaseExpre
             # `rows, slot = torch.where(mask)`: both are as long as there are places.
             bound = _names_of(assignment)
             found.update(bound if checked.value in bound else ())
-        for value in set_values(source, checked):
+        for value in source.set_values(checked):
             match value:
                 case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=index))]):
                     found.add(_text(source, index))
@@ -288,12 +287,12 @@ def _is_write(source: SourceFile, small: cst.CSTNode, selectors: frozenset[str])
             indices = [element.slice.value for element in slices if isinstance(element.slice, cst.Index)]
             return any(_text(source, index) in selectors for index in indices)
         case cst.Expr(value=cst.Call() as call):
-            name = method_name(source, call)
+            name = source.method_name(call)
             return name.endswith("_") and name.rstrip("_") in _WRITES and _takes(source, call, selectors)
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=cst.Call() as call):
-            tensor = receiver(source, call)
+            tensor = source.receiver(call)
             is_same = isinstance(tensor, cst.Name) and tensor.value == name
-            return is_same and method_name(source, call) in _WRITES and _takes(source, call, selectors)
+            return is_same and source.method_name(call) in _WRITES and _takes(source, call, selectors)
     return False
 
 

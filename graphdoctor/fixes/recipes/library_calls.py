@@ -9,21 +9,12 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.names import (
-    dotted_name,
-    given_to,
-    is_in_scope,
-    method_name,
-    own_attributes,
-    receiver,
-)
 from graphdoctor.fixes.source.nodes import (
     after_lines,
     assigned,
     below_new,
     by_name,
     calls_in,
-    dotted,
     expression,
     has_comment,
     keyword_argument,
@@ -31,7 +22,7 @@ from graphdoctor.fixes.source.nodes import (
     method_call,
     name_set,
 )
-from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, known, need, only
+from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, dotted, known, need, only
 
 _COMMENT = "a comment inside it would be lost"
 _ARGUMENTS = "its arguments aren't supported"
@@ -103,8 +94,8 @@ def numpy_to_torch(place: Place) -> Edit:
     may differ, and the last bits always may.
     """
     source = place.source
-    call = place.pointed_call(lambda node: dotted_name(source, node).startswith("numpy."), "a call to a NumPy function")
-    name, code = dotted_name(source, call).removeprefix("numpy."), source.code(call.func)
+    call = place.pointed_call(lambda node: source.dotted_name(node).startswith("numpy."), "a call to a NumPy function")
+    name, code = source.dotted_name(call).removeprefix("numpy."), source.code(call.func)
     decline_if(name not in _PARAMETERS, f"there is no known torch version of `{code}`")
     decline_if(has_comment(call), _COMMENT)
     given = _given(call, name)
@@ -172,7 +163,7 @@ def _taken(source: SourceFile, call: cst.Call, result: cst.BaseExpression) -> Ch
     argument = source.parent(call)
     match source.parent(argument):
         case cst.Call(args=[given]) as outer if given is argument:
-            if dotted_name(source, outer) in ("torch.from_numpy", "torch.as_tensor", "torch.tensor"):
+            if source.dotted_name(outer) in ("torch.from_numpy", "torch.as_tensor", "torch.tensor"):
                 return outer, result
     return call, method_call(result, "numpy")
 
@@ -203,7 +194,7 @@ def one_hot_classes(place: Place) -> Edit:
     """
     source = place.source
     call = place.pointed_call(
-        lambda node: bool(node.args) and dotted_name(source, node) == "torch.nn.functional.one_hot",
+        lambda node: bool(node.args) and source.dotted_name(node) == "torch.nn.functional.one_hot",
         "a call to `one_hot`",
     )
     decline_if(any(argument.star for argument in call.args), "its arguments are unpacked")
@@ -211,8 +202,8 @@ def one_hot_classes(place: Place) -> Edit:
     given = [*named, *[argument for argument in call.args if argument.keyword is None][1:]]
     is_open = not given or source.code(given[0].value).replace(" ", "") == "-1"
     decline_if(not is_open, "it already has a number of classes")
-    names = {name for base in _CLASSES for name in (base, base.upper()) if is_in_scope(source, call, name)}
-    names |= {f"self.{name}" for name in own_attributes(source, call) & _CLASSES}
+    names = {name for base in _CLASSES for name in (base, base.upper()) if source.is_in_scope(call, name)}
+    names |= {f"self.{name}" for name in source.own_attributes(call) & _CLASSES}
     names -= name_set(call)
     decline_if(len(names) > 1, "several numbers of classes are in scope")
     decline_if(not names, "no number of classes is in scope")
@@ -252,10 +243,10 @@ def bincount_to_scatter(place: Place) -> Edit:
     more makes ``bincount`` return more counts, and ``scatter_add`` fail.
     """
     source = place.source
-    call = place.pointed_call(lambda node: method_name(source, node) == "bincount", "a call to `bincount`")
+    call = place.pointed_call(lambda node: source.method_name(node) == "bincount", "a call to `bincount`")
     decline_if(has_comment(call), _COMMENT)
-    given = by_name(given_to(source, call), ("weights", "minlength"), _ARGUMENTS)
-    counted = known(receiver(source, call), _ARGUMENTS)
+    given = by_name(source.given_to(call), ("weights", "minlength"), _ARGUMENTS)
+    counted = known(source.receiver(call), _ARGUMENTS)
     unknown = "`bincount` has no `minlength`, so nothing shows how many counts there are"
     length = known(given.get("minlength"), unknown)
     weights = need(given.get("weights", cst.Name("None")), cst.Name, "the weights aren't a name").value

@@ -8,17 +8,7 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.names import (
-    dotted_name,
-    given_to,
-    is_local,
-    method_name,
-    parameter,
-    reads,
-    receiver,
-    set_values,
-    values,
-)
+from graphdoctor.fixes.source.expressions import is_boolean
 from graphdoctor.fixes.source.nodes import (
     as_operand,
     assigned,
@@ -32,6 +22,7 @@ from graphdoctor.fixes.source.nodes import (
     targets_of,
     torch_call,
 )
+from graphdoctor.fixes.source.torch_names import FRESH
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, known, need
 
 _NEUTRAL = {"sum": "0", "mean": "0", "max": "-torch.inf", "amax": "-torch.inf", "min": "torch.inf", "amin": "torch.inf"}
@@ -39,9 +30,6 @@ _NEUTRAL = {"sum": "0", "mean": "0", "max": "-torch.inf", "amax": "-torch.inf", 
 
 _ELEMENTWISE = frozenset({"abs", "neg", "square", "sin", "cos", "tanh", "sigmoid", "relu", "float", "detach"})
 """Elementwise methods whose gradient is finite everywhere."""
-
-_FRESH = _ELEMENTWISE - {"detach", "float"} | {"clone", "exp", "softmax", "log_softmax", "zeros", "ones", "where"}
-"""Methods and functions whose result shares no memory with another tensor."""
 
 _FLATTENING = frozenset({"squeeze", "flatten", "view", "reshape", "ravel"})
 _MASKS = cst.Name | cst.Attribute | cst.Comparison | cst.UnaryOperation | cst.BinaryOperation | cst.Call
@@ -86,15 +74,15 @@ def mask_without_indexing(place: Place) -> Edit:
 
 def _without_places(source: SourceFile, found: cst.BaseExpression) -> dict[cst.CSTNode, cst.BaseExpression]:
     """``rows = torch.nonzero(mask).squeeze(-1)`` becomes ``rows = mask.bool()``, and uses of it become reductions."""
-    tensor = known(receiver(source, found), _INDICES)
-    mask = as_operand(tensor) if _is_boolean(source, tensor) else method_call(tensor, "bool")
+    tensor = known(source.receiver(found), _INDICES)
+    mask = as_operand(tensor) if is_boolean(tensor, source) else method_call(tensor, "bool")
     places, is_tuple = _places(source, need(found, cst.Call, _INDICES))
     decline_if(has_comment(places), _COMMENT)
     match source.parent(places):
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name)]):
-            if not is_local(source, name) or len(values(source, name)) != 1:
+            if not source.is_local(name) or len(source.values(name)) != 1:
                 raise DeclinedError("the indices where the mask is true are assigned more than once")
-            around = [(read, _around(source, read)) for read in reads(source, name)]
+            around = [(read, _around(source, read)) for read in source.reads(name)]
             used = [(read, selection) for read, selection in around if not _is_set_to_number(source, selection)]
             changes: dict[cst.CSTNode, cst.BaseExpression] = dict(
                 _reduced(source, selection, read, is_rows=not is_tuple) for read, selection in used
@@ -109,7 +97,7 @@ def _without_places(source: SourceFile, found: cst.BaseExpression) -> dict[cst.C
 def _places(source: SourceFile, found: cst.Call) -> tuple[cst.BaseExpression, bool]:
     given = {keyword_of(argument): source.code(argument.value) for argument in found.args}
     user, outer = source.parent(found), source.parent(source.parent(found))
-    if method_name(source, found) == "where" or given.get("as_tuple", "False") != "False":
+    if source.method_name(found) == "where" or given.get("as_tuple", "False") != "False":
         first = matchers.Subscript(slice=[matchers.SubscriptElement(matchers.Index(matchers.Integer("0")))])
         is_first = isinstance(user, cst.Subscript) and matchers.matches(user, first)
         return (user, False) if is_first and isinstance(user, cst.Subscript) else (found, True)
@@ -140,12 +128,12 @@ def _reduced(
     while True:
         inner = known(_picked(source, node, index), _DIRECT)
         call, user = _call_around(source, node), source.parent(node)
-        if call is not None and method_name(source, call) in _NEUTRAL:
+        if call is not None and source.method_name(call) in _NEUTRAL:
             break
         node = call if call is not None else user
         decline_if(not isinstance(node, cst.Call | cst.BinaryOperation | cst.UnaryOperation), _DIRECT)
     decline_if(has_comment(call), _COMMENT)
-    name, axis = method_name(source, call), _axis(source, call)
+    name, axis = source.method_name(call), _axis(source, call)
     decline_if(is_rows and axis is None, "nothing shows that it selects rows of a matrix")
     if axis is not None and isinstance(mask, cst.Comparison) and mask.left.deep_equals(selection.tensor):
         axis = None  # The mask has the tensor's shape, so the selected values have one dim.
@@ -174,7 +162,7 @@ def _is_bracketed(user: cst.CSTNode) -> bool:
 
 
 def _axis(source: SourceFile, call: cst.Call) -> cst.Arg | None:
-    match given_to(source, call):
+    match source.given_to(call):
         case []:
             return None
         case [cst.Arg(keyword=None | cst.Name("dim"), star="", value=cst.Integer("0")) as axis]:
@@ -200,19 +188,19 @@ def _picked(source: SourceFile, node: cst.CSTNode, index: str) -> cst.BaseExpres
         ):
             left, right = _picked(source, node.left, index), _picked(source, node.right, index)
             return node.with_changes(left=left, right=right) if left is not None and right is not None else None
-        case cst.Call(func=func) if method_name(source, node) in _ELEMENTWISE and not given_to(source, node):
-            inner = _picked(source, tensor, index) if (tensor := receiver(source, node)) is not None else None
+        case cst.Call(func=func) if source.method_name(node) in _ELEMENTWISE and not source.given_to(node):
+            inner = _picked(source, tensor, index) if (tensor := source.receiver(node)) is not None else None
             if inner is None:
                 return None
             if node.args:
                 return node.with_changes(func=func.deep_clone(), args=[cst.Arg(inner)])
-            return node.with_changes(func=cst.Attribute(inner, cst.Name(method_name(source, node))))
+            return node.with_changes(func=cst.Attribute(inner, cst.Name(source.method_name(node))))
     return None
 
 
 def _call_around(source: SourceFile, node: cst.CSTNode) -> cst.Call | None:
     user, call = source.parent(node), source.parent(source.parent(node))
-    is_it = isinstance(user, cst.Attribute | cst.Arg) and receiver(source, call) is node
+    is_it = isinstance(user, cst.Attribute | cst.Arg) and source.receiver(call) is node
     return call if is_it and isinstance(call, cst.Call) else None
 
 
@@ -259,21 +247,19 @@ def _compares(mask: cst.BaseExpression, tensor: cst.BaseExpression) -> bool:
 
 
 def _is_own(source: SourceFile, tensor: cst.Name) -> bool:
-    made = values(source, tensor)
-    if not is_local(source, tensor) or parameter(source, tensor) is not None or None in made:
+    made = source.values(tensor)
+    if not source.is_local(tensor) or source.parameter(tensor) is not None or None in made:
         return False
     holders = cst.Assign | cst.Element | cst.DictElement | cst.NamedExpr | cst.Yield | cst.Arg
-    for read in reads(source, tensor):
+    for read in source.reads(tensor):
         user = source.parent(read)
-        is_passed = isinstance(user, cst.Arg) and dotted_name(source, source.parent(user)) in _TAKERS
+        is_passed = isinstance(user, cst.Arg) and source.dotted_name(source.parent(user)) in _TAKERS
         # A method may return a view of it.
         is_viewed = isinstance(user, cst.Attribute) and user.attr.value not in _KEEPING
         is_elsewhere = source.function_of(read) is not source.function_of(tensor)
         if is_elsewhere or is_viewed or (isinstance(user, holders) and not is_passed):
             return False
-    return all(
-        isinstance(value, cst.BinaryOperation) or method_name(source, value) in _FRESH for value in made if value
-    )
+    return all(isinstance(value, cst.BinaryOperation) or source.method_name(value) in FRESH for value in made if value)
 
 
 _TAKERS = ("torch.where", "torch.sum", "torch.mean")
@@ -296,8 +282,8 @@ def _selection(source: SourceFile, node: cst.CSTNode) -> _Selection | None:
     match node:
         case cst.Subscript(value=tensor, slice=[cst.SubscriptElement(slice=cst.Index(value=index, star=None))]):
             return _Selection(node, tensor, index)
-        case cst.Call() if (name := method_name(source, node)) in ("masked_select", "index_select"):
-            taken, given = receiver(source, node), [argument.value for argument in given_to(source, node)]
+        case cst.Call() if (name := source.method_name(node)) in ("masked_select", "index_select"):
+            taken, given = source.receiver(node), [argument.value for argument in source.given_to(node)]
             if name == "index_select" and given and source.code(given[0]) == "0":
                 given = given[1:]
             elif name == "index_select":
@@ -313,18 +299,8 @@ def _is_masked(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 
 def _is_nonzero(source: SourceFile, node: cst.BaseExpression) -> bool:
-    if not isinstance(node, cst.Call) or receiver(source, node) is None:
+    if not isinstance(node, cst.Call) or source.receiver(node) is None:
         return False
-    given = [argument for argument in given_to(source, node) if argument.keyword is None]
-    is_where = method_name(source, node) == "where" and bool(dotted_name(source, node))
-    return not given and (is_where or method_name(source, node) == "nonzero")
-
-
-def _is_boolean(source: SourceFile, node: cst.BaseExpression) -> bool:
-    match node:
-        case cst.Comparison() | cst.UnaryOperation(operator=cst.BitInvert()):
-            return True
-        case cst.Name():
-            bound = set_values(source, node)
-            return bool(bound) and all(isinstance(value, cst.Comparison) for value in bound)
-    return method_name(source, node) in ("bool", "isfinite", "isnan", "isinf", "logical_not", "logical_and")
+    given = [argument for argument in source.given_to(node) if argument.keyword is None]
+    is_where = source.method_name(node) == "where" and bool(source.dotted_name(node))
+    return not given and (is_where or source.method_name(node) == "nonzero")

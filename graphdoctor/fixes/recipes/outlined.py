@@ -10,7 +10,6 @@ from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.extraction import Run, call_of, not_traced
-from graphdoctor.fixes.source.names import is_without_grad
 from graphdoctor.fixes.source.nodes import expression
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, need, parsed, walk
 
@@ -254,7 +253,7 @@ def _no_grad_block(source: SourceFile, statement: cst.CSTNode, function: cst.Fun
     around = [statement, *source.parents(statement)]
     outside = "the line isn't inside a `with torch.no_grad()` of the function"
     block = need(around[around.index(function.body) - 1], cst.With, outside)
-    is_off = all(isinstance(item.item, cst.Call) and is_without_grad(source, item.item) for item in block.items)
+    is_off = all(isinstance(item.item, cst.Call) and source.is_without_grad(item.item) for item in block.items)
     decline_if(block.asynchronous is not None or not is_off, outside)
     return block
 

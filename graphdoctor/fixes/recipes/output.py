@@ -12,16 +12,6 @@ import libcst as cst
 from graphdoctor.fixes.recipe import Edit, Place, Recipe, edit_without, recipe
 from graphdoctor.fixes.source.branches import is_elif
 from graphdoctor.fixes.source.effects import CLOCKS, is_output, is_report, reports_apart
-from graphdoctor.fixes.source.names import (
-    dotted_name,
-    is_local,
-    is_target,
-    method_name,
-    read_of,
-    reads,
-    set_values,
-    values,
-)
 from graphdoctor.fixes.source.nodes import (
     after_lines,
     alone,
@@ -208,7 +198,7 @@ def _reads(source: SourceFile, test: cst.BaseExpression) -> list[Change]:
         node = waiting.pop(0)
         tensor = _tensor_of(source, node)
         if tensor is None and isinstance(node, cst.Name):
-            bound = set_values(source, node)
+            bound = source.set_values(node)
             tensor = _tensor_of(source, bound[0]) if len(bound) == 1 else None
         if tensor is None:
             waiting += node.children
@@ -221,7 +211,7 @@ def _reads(source: SourceFile, test: cst.BaseExpression) -> list[Change]:
 
 
 def _tensor_of(source: SourceFile, node: cst.CSTNode) -> cst.BaseExpression | None:
-    tensor = read_of(source, node, _CASTS)
+    tensor = source.read_of(node, _CASTS)
     return None if tensor is None else _tensor_of(source, tensor) or tensor
 
 
@@ -248,7 +238,7 @@ def hoist_read(place: Place) -> Edit:
     """
     source = place.source
     call = place.pointed_call(bool, "a call")
-    name, words = dotted_name(source, call), f"`{source.code(call.func)}()`"
+    name, words = source.dotted_name(call), f"`{source.code(call.func)}()`"
     if name == "random.random" and not call.args:
         module = call.func.value if isinstance(call.func, cst.Attribute) else cst.Name("random")
         title = f"Use `random.uniform`, which torch traces, in place of {words}"
@@ -294,12 +284,12 @@ def _output_lines(source: SourceFile, call: cst.Call) -> list[_Line]:
         if isinstance(line, cst.If) or _is_output(source, line):
             continue
         target = _target_of(source, line)
-        decline_if(target is not None and not is_local(source, target), _USED)
+        decline_if(target is not None and not source.is_local(target), _USED)
         if target is not None and target.value not in seen:
             seen.add(target.value)
             same = [node for node in names_in(scope) if node.value == target.value] if scope is not None else []
-            waiting += [node for node in same if node is not target and is_target(source, node)]
-            waiting += reads(source, target)
+            waiting += [node for node in same if node is not target and source.is_target(node)]
+            waiting += source.reads(target)
     is_elsewhere = any(source.function_of(line) is not scope for line in lines)
     decline_if(is_elsewhere, "another function uses the value")
     tested = [node for line in lines if isinstance(line, cst.If) for node in walk(line.test)]
@@ -338,15 +328,15 @@ def _is_duration(source: SourceFile, value: cst.BaseExpression) -> bool:
 
     A time by itself is more than a measurement: something may compare it later.
     """
-    found = [node for node in names_in(value) if is_local(source, node)]
-    sources = [value, *(bound for name in found for bound in values(source, name) if bound is not None)]
+    found = [node for node in names_in(value) if source.is_local(node)]
+    sources = [value, *(bound for name in found for bound in source.values(name) if bound is not None)]
     parts = [node for bound in sources for node in walk(bound)]
     return any(isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Subtract) for node in parts)
 
 
 def _is_more(source: SourceFile, part: cst.CSTNode, names: set[str]) -> bool:
     if isinstance(part, cst.Call | cst.Attribute | cst.Subscript):
-        return not isinstance(part, cst.Call) or dotted_name(source, part) not in _CLOCKS
+        return not isinstance(part, cst.Call) or source.dotted_name(part) not in _CLOCKS
     return isinstance(part, cst.Name) and part.value not in names
 
 
@@ -374,7 +364,7 @@ def _is_arithmetic(source: SourceFile, small: cst.Assign | cst.AugAssign | cst.E
     calls = [call for call in calls_in(small.value) if not isinstance(small, cst.Expr) or call is not small.value]
     is_bare = not any(isinstance(node, cst.NamedExpr | cst.Await) for node in walk(small.value))
     return is_bare and all(
-        dotted_name(source, call) in _PLAIN or method_name(source, call) == "total_seconds" for call in calls
+        source.dotted_name(call) in _PLAIN or source.method_name(call) == "total_seconds" for call in calls
     )
 
 

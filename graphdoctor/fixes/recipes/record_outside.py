@@ -28,13 +28,12 @@ from graphdoctor.fixes.source.effects import (
 )
 from graphdoctor.fixes.source.extraction import Run, functions_in, not_traced
 from graphdoctor.fixes.source.flow import Flow, captured, flow, jumps
-from graphdoctor.fixes.source.names import Names, dotted_name
+from graphdoctor.fixes.source.names import Names
 from graphdoctor.fixes.source.nodes import (
     assigned,
     bracketed,
     called,
     calls_in,
-    dotted,
     expression,
     is_in_place,
     lines_of,
@@ -42,11 +41,13 @@ from graphdoctor.fixes.source.nodes import (
     name_set,
     targets_of,
 )
+from graphdoctor.fixes.source.torch_names import REDUCED
 from graphdoctor.fixes.source.tree import (
     Change,
     DeclinedError,
     SourceFile,
     decline_if,
+    dotted,
     names_in,
     need,
     parsed,
@@ -55,8 +56,6 @@ from graphdoctor.fixes.source.tree import (
 )
 
 _TESTS = frozenset({"all", "any", "isfinite", "isinf", "isnan"})
-_REDUCTIONS = frozenset({"amax", "amin", "max", "mean", "median", "min", "norm", "prod", "std", "sum", "var"})
-"""Return one tensor if they are called without arguments."""
 
 
 @recipe("GD101", "GD102", "GD103", "GD105", "GD109")
@@ -337,7 +336,7 @@ class _Values:
         fresh = self._names.fresh("condition" if isinstance(found, cst.Comparison) else named)
         value = found.deep_clone().with_changes(lpar=(), rpar=())
         # A gradient could flow into it, for nothing: only its value is read.
-        is_reduced = isinstance(found, cst.Call) and not found.args and called(found) in _REDUCTIONS
+        is_reduced = isinstance(found, cst.Call) and not found.args and called(found) in REDUCED - {"all", "any"}
         if not self._is_result and (is_reduced or _is_item(self._split.source, found)):
             value = method_call(value, "detach")
         self._given.append(assigned(fresh, value))
@@ -378,7 +377,7 @@ class _Values:
             case cst.Call():
                 if is_read(source, part) or is_in_place(part) or is_output(source, part) or called(part) == "numpy":
                     return False
-                name = dotted_name(source, part)
+                name = source.dotted_name(part)
                 is_own = not isinstance(part.func, cst.Attribute) or dotted(part.func.value) == self._split.owner
                 return name.startswith("torch.") or (not name and (not is_own or self._is_result))
             case cst.Subscript():
@@ -469,7 +468,7 @@ def _is_made_of(source: SourceFile, node: cst.CSTNode, names: set[str]) -> bool:
     match node:
         case cst.SimpleStatementLine(body=[cst.Assign(value=value)]):
             others = [name for name in names_in(value) if name.value not in names]
-            is_known = all(dotted_name(source, name).startswith("builtins.") for name in others)
+            is_known = all(source.dotted_name(name).startswith("builtins.") for name in others)
             return is_known or isinstance(value, cst.BaseString)
     return False
 

@@ -12,13 +12,12 @@ from graphdoctor.fixes.source.nodes import (
     after_lines,
     called,
     calls_in,
-    dotted,
     enclosed,
     lines_of,
     name_set,
     with_parentheses_of,
 )
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, need, only, walk
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, dotted, need, only, walk
 
 _MODES = frozenset({"torch.inference_mode", "torch.autograd.inference_mode", "inference_mode"})
 _CHECKS = frozenset({"is_inference", "is_inference_mode_enabled"})

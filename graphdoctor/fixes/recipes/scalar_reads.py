@@ -7,21 +7,9 @@ from typing import cast
 import libcst as cst
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.names import (
-    bound_to,
-    dotted_name,
-    given_to,
-    is_local,
-    is_without_grad,
-    method_name,
-    parameter,
-    read_of,
-    reads,
-    receiver,
-    values,
-)
-from graphdoctor.fixes.source.nodes import as_operand, dotted, has_comment, keyword_of, method_call
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, known, need
+from graphdoctor.fixes.source.nodes import as_operand, has_comment, keyword_of, method_call
+from graphdoctor.fixes.source.torch_names import FRESH, REDUCED
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, dotted, known, need
 
 _CASTS = {"builtins.float": "float", "builtins.int": "int"}
 _MATH = frozenset(
@@ -30,17 +18,11 @@ _MATH = frozenset(
 ) | {"math.atan"}
 """Functions of ``math`` that torch has under the same name, for one tensor."""
 
-_REDUCTIONS = frozenset({"max", "min", "amax", "amin", "mean", "std", "var", "norm", "median"})
+_REDUCTIONS = REDUCED - {"all", "any", "prod", "sum"}
 """Methods of a tensor that return one zero-dim tensor of the same dtype if they are called without arguments."""
 
 _SAME_DTYPE = _REDUCTIONS | {"abs", "detach"}
 """Methods of a tensor whose result has the same dtype."""
-
-_FRESH = _REDUCTIONS | frozenset(
-    {"abs", "sum", "prod", "exp", "log", "sqrt", "square", "sigmoid", "tanh", "argmax", "argmin", "count_nonzero"}
-    | {"any", "all"}
-)
-"""Methods whose result doesn't share memory with what they are called on."""
 
 _WHOLE = frozenset({"argmax", "argmin", "count_nonzero", "long", "int"})
 """Methods whose result is an integer, through which no gradient can flow."""
@@ -95,7 +77,7 @@ class _Read:
     def __init__(self, place: Place) -> None:
         source = self._source = place.source
         found = place.pointed(self._read_by, "`.item()`, `float(…)` or `int(…)`")
-        self._is_math = dotted_name(source, found) in _MATH
+        self._is_math = source.dotted_name(found) in _MATH
         self._call = self._tensor = known(self._read_by(found))
         self._cast = ""
         if not self._is_math:
@@ -104,7 +86,7 @@ class _Read:
                 self._call = cast("cst.BaseExpression", outer)
                 argument = source.parent(outer)
                 outer = source.parent(argument) if isinstance(argument, cst.Arg) else argument
-            self._cast = _CASTS.get(dotted_name(source, self._call), "")
+            self._cast = _CASTS.get(source.dotted_name(self._call), "")
             while (inner := self._tensor_of(self._tensor)) is not None:
                 self._tensor = inner
         self._chain: list[cst.Call] = []
@@ -112,9 +94,9 @@ class _Read:
         node: cst.BaseExpression | None = self._tensor
         while isinstance(node, cst.Call):
             self._chain.append(node)
-            node = receiver(source, node)
+            node = source.receiver(node)
         self._root = node
-        self._methods = [method_name(source, call) for call in self._chain]
+        self._methods = [source.method_name(call) for call in self._chain]
         self._seen: set[cst.CSTNode] = {self._call}
         self._math: list[cst.BaseExpression] = []
         self._follow(self._call)
@@ -122,14 +104,14 @@ class _Read:
     def _read_by(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
         """What a node reads: a tensor, or what ``math.sqrt(x)`` takes unless it is a number already."""
         match node:
-            case cst.Call(args=[cst.Arg(value=value, keyword=None, star="")]) if dotted_name(
-                self._source, node
+            case cst.Call(args=[cst.Arg(value=value, keyword=None, star="")]) if self._source.dotted_name(
+                node
             ) in _MATH and not _is_number(self._source, value):
                 return value
         return self._tensor_of(node)
 
     def _tensor_of(self, node: cst.CSTNode) -> cst.BaseExpression | None:
-        return read_of(self._source, node, _CASTS)
+        return self._source.read_of(node, _CASTS)
 
     @property
     def words(self) -> str:
@@ -142,16 +124,16 @@ class _Read:
         for call, name in zip(self._chain, self._methods, strict=True):
             if name in _WHOLE | {"detach"}:
                 return False
-            if not all(_is_number(self._source, given.value) for given in given_to(self._source, call)):
+            if not all(_is_number(self._source, given.value) for given in self._source.given_to(call)):
                 return True  # through another argument
         return True
 
     def _is_under_no_grad(self) -> bool:
         for parent in self._source.parents(self._call):
-            if isinstance(parent, cst.With) and any(is_without_grad(self._source, item.item) for item in parent.items):
+            if isinstance(parent, cst.With) and any(self._source.is_without_grad(item.item) for item in parent.items):
                 return True
             if isinstance(parent, cst.FunctionDef):
-                return any(is_without_grad(self._source, decorator.decorator) for decorator in parent.decorators)
+                return any(self._source.is_without_grad(decorator.decorator) for decorator in parent.decorators)
         return False
 
     def changes(self, *, is_detached: bool) -> list[Change]:
@@ -165,7 +147,7 @@ class _Read:
             names.append("float")
         # A number doesn't change after it was read; a tensor that shares memory would.
         is_computed = isinstance(tensor, cst.BinaryOperation | cst.UnaryOperation | cst.Comparison)
-        is_fresh = is_computed or method_name(source, tensor) in _FRESH
+        is_fresh = is_computed or source.method_name(tensor) in FRESH
         if isinstance(user, cst.Assign | cst.NamedExpr) and not is_fresh:
             names.append("clone")
         kept = method_call(tensor, *names) if names else as_operand(tensor)
@@ -222,7 +204,7 @@ class _Read:
     def _follow_argument(self, argument: cst.Arg) -> None:
         call = need(self._source.parent(argument), cst.Call, "the number is passed on")
         decline_if(argument.star, "the number is passed on")
-        name, method = dotted_name(self._source, call), method_name(self._source, call).rstrip("_")
+        name, method = self._source.dotted_name(call), self._source.method_name(call).rstrip("_")
         if name == "builtins.abs" or name in _MATH:
             self._math += [call.func] if name in _MATH else []
             self._seen.add(call)
@@ -231,15 +213,15 @@ class _Read:
         code = self._source.code(call.func)
         decline_if(name and not name.startswith("torch."), f"`{code}` needs a Python number")
         keywords = set(map(keyword_of, call.args))
-        is_bound = method in _BOUNDS and len(given_to(self._source, call)) == 1
+        is_bound = method in _BOUNDS and len(self._source.given_to(call)) == 1
         if not is_bound and (method not in _TAKES_TENSOR or keywords & {"alpha", "rounding_mode", "out"}):
             raise DeclinedError(f"`{code}` may need a Python number")
 
     def _follow_name(self, target: cst.BaseExpression) -> None:
         name = need(target, cst.Name, "the number is stored")
-        decline_if(not is_local(self._source, name), "the number is stored")
+        decline_if(not self._source.is_local(name), "the number is stored")
         if name.value not in {node.value for node in self._seen if isinstance(node, cst.Name)}:
-            found = reads(self._source, name)
+            found = self._source.reads(name)
             self._seen.update((name, *found))
             for read in found:
                 self._follow(read)
@@ -249,11 +231,11 @@ class _Read:
         root, methods = self._root, self._methods
         if self._cast or self._is_math or self._math or not methods or not isinstance(root, cst.Name):
             return False
-        if methods[0] not in _REDUCTIONS or not _SAME_DTYPE.issuperset(methods) or len(values(self._source, root)) != 1:
+        if methods[0] not in _REDUCTIONS or not _SAME_DTYPE.issuperset(methods) or len(self._source.values(root)) != 1:
             return False
         users = [self._source.parent(node) for node in self._seen]
         users = [user for user in users if not isinstance(user, cst.AssignTarget | cst.Assign)]
-        has_arguments = any(given_to(self._source, call) for call in self._chain)
+        has_arguments = any(self._source.given_to(call) for call in self._chain)
         return not has_arguments and all(_is_with(user, root.value) for user in users)
 
 
@@ -275,15 +257,15 @@ def _is_number(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> 
         case cst.Subscript(value=cst.Attribute(attr=cst.Name("shape"))) | cst.Attribute(attr=cst.Name("ndim")):
             return True
         case cst.Call():
-            name = dotted_name(source, node)
+            name = source.dotted_name(node)
             is_builtin = name in {"builtins.len", "builtins.round", *_CASTS} or name.startswith("math.")
-            return is_builtin or method_name(source, node) in {"item", "numel", "size", "dim"}
-        case cst.Name() if (given := parameter(source, node)) is not None:
+            return is_builtin or source.method_name(node) in {"item", "numel", "size", "dim"}
+        case cst.Name() if (given := source.parameter(node)) is not None:
             annotation = dotted(given.annotation.annotation) if given.annotation is not None else None
             return annotation in ("float", "int") or isinstance(given.default, cst.BaseNumber)
         case cst.Name() | cst.Attribute() if depth < 4:
-            if dotted_name(source, node).startswith("math."):
+            if source.dotted_name(node).startswith("math."):
                 return True
-            bound = bound_to(source, node)
+            bound = source.bound_to(node)
             return bool(bound) and all(value is not None and _is_number(source, value, depth + 1) for value in bound)
     return False

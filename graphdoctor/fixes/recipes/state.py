@@ -10,18 +10,8 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.names import parameter
-from graphdoctor.fixes.source.nodes import (
-    called,
-    calls_in,
-    dotted,
-    enclosed,
-    expression,
-    keyword_of,
-    method_call,
-    targets_of,
-)
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, known, need, only, walk
+from graphdoctor.fixes.source.nodes import called, calls_in, enclosed, expression, keyword_of, method_call, targets_of
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, dotted, known, need, only, walk
 
 _ITERATORS = {"iter", "enumerate", "zip", "map", "filter", "reversed"}
 _METHODS = {"parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children"}
@@ -97,7 +87,7 @@ def list_argument(place: Place) -> Edit:
     names = [iterated for iterated in looped if isinstance(iterated, cst.Name)]
     name = only(names, "the line doesn't loop over one variable")
     function = source.function_of(name)
-    if parameter(source, name) is None or not isinstance(function, cst.FunctionDef):
+    if source.parameter(name) is None or not isinstance(function, cst.FunctionDef):
         raise DeclinedError(f"`{name.value}` isn't an argument")
     iterators = [
         value

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from graphdoctor.fixes.source.names import dotted_name
-from graphdoctor.fixes.source.nodes import assigns_a_name, called, calls_in, dotted, name_set, set_names
-from graphdoctor.fixes.source.tree import SourceFile, names_in, walk
+from graphdoctor.fixes.source.nodes import assigns_a_name, called, calls_in, name_set, set_names
+from graphdoctor.fixes.source.torch_names import FRESH
+from graphdoctor.fixes.source.tree import SourceFile, dotted, names_in, walk
 
 _LOG = re.compile(r"debug|info|warn(ing)?|error|log|exception|critical")
 _LOGGER = re.compile(r"log", re.IGNORECASE)
@@ -40,7 +40,7 @@ _MUTATES = _KEEPS | {"clear", "pop", "popitem", "popleft", "remove", "discard", 
 def is_output(source: SourceFile, call: cst.CSTNode) -> bool:
     """Whether a call prints, logs or warns."""
     match call:
-        case cst.Call() if dotted_name(source, call) in _OUTPUT:
+        case cst.Call() if source.dotted_name(call) in _OUTPUT:
             return True
         case cst.Call(func=cst.Attribute(value=logger, attr=cst.Name(value=name))):
             return _LOG.fullmatch(name) is not None and _LOGGER.search(source.code(logger)) is not None
@@ -73,13 +73,13 @@ def is_read(source: SourceFile, call: cst.CSTNode) -> bool:
         case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)), args=args) if name in _READS:
             return not args
         case cst.Call(args=[cst.Arg(value=value)]) if not isinstance(value, cst.BaseString | cst.BaseNumber):
-            return dotted_name(source, call) in _CASTS
+            return source.dotted_name(call) in _CASTS
     return False
 
 
 def reads_clock(source: SourceFile, node: cst.CSTNode) -> bool:
     """Whether it contains a call of a clock."""
-    return any(dotted_name(source, call) in CLOCKS for call in calls_in(node))
+    return any(source.dotted_name(call) in CLOCKS for call in calls_in(node))
 
 
 def smalls_under(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -201,15 +201,6 @@ def _objects(node: cst.CSTNode, owner: str | None) -> Iterator[str]:
     yield from (name.value for name in names_in(node) if name.value != owner)
 
 
-_FRESH = frozenset(
-    {"abs", "all", "amax", "amin", "any", "argmax", "argmin", "cat", "clamp", "clone", "cos", "cumsum", "dim", "div"}
-    | {"eq", "exp", "ge", "gelu", "gt", "isfinite", "isinf", "isnan", "item", "le", "log", "log_softmax", "lt"}
-    | {"masked_fill", "matmul", "max", "mean", "median", "min", "mm", "mul", "ne", "neg", "norm", "numel", "ones_like"}
-    | {"pow", "prod", "rsqrt", "sigmoid", "sign", "sin", "size", "softmax", "sqrt", "stack", "std", "sub", "sum"}
-    | {"tanh", "tolist", "topk", "tril", "triu", "var", "where", "zeros_like"}
-)
-"""Functions of torch and methods of tensors whose results share no memory with what they are given."""
-
 _FRESH_BUILTINS = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "len", "range", "repr", "str"))
 
 
@@ -238,7 +229,7 @@ def _bindings(statement: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.BaseExp
                 yield target, value
             case cst.WithItem(item=value, asname=cst.AsName(name=target)):
                 yield target, value
-            case cst.Call(func=cst.Attribute(value=holder, attr=cst.Name(value=name))) if name not in _FRESH:
+            case cst.Call(func=cst.Attribute(value=holder, attr=cst.Name(value=name))) if name not in FRESH:
                 # What is appended to a list is in the list.
                 yield from ((holder, argument.value) for argument in node.args)
 
@@ -255,11 +246,11 @@ def _old(source: SourceFile, value: cst.BaseExpression, owner: str | None) -> It
 
 
 def _is_fresh(source: SourceFile, call: cst.Call, owner: str | None) -> bool:
-    name = dotted_name(source, call.func)
+    name = source.dotted_name(call.func)
     if name:
-        return name in _FRESH_BUILTINS or (name.startswith("torch.") and called(call) in _FRESH)
+        return name in _FRESH_BUILTINS or (name.startswith("torch.") and called(call) in FRESH)
     match call.func:
         # `self.norm(x)` is a layer.
         case cst.Attribute(value=value):
-            return called(call) in _FRESH and not (isinstance(value, cst.Name) and value.value == owner)
+            return called(call) in FRESH and not (isinstance(value, cst.Name) and value.value == owner)
     return False

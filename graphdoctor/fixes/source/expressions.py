@@ -7,24 +7,14 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 from libcst import matchers
 
-from graphdoctor.fixes.source.names import set_values
-from graphdoctor.fixes.source.nodes import (
-    bracketed,
-    called,
-    dotted,
-    enclosed,
-    is_in_place,
-    torch_call,
-    with_parentheses_of,
-)
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, walk
+from graphdoctor.fixes.source.nodes import bracketed, called, enclosed, is_in_place, torch_call, with_parentheses_of
+from graphdoctor.fixes.source.torch_names import REDUCED
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, dotted, walk
 
 _BOOLEAN_CALLS = frozenset(
     {"all", "any", "bool", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not"}
     | {"logical_or", "logical_xor", "lt", "ne"}
 )
-_REDUCTIONS = frozenset({"all", "amax", "amin", "any", "max", "mean", "min", "norm", "prod", "std", "sum", "var"})
-"""Return one number if they are called without arguments."""
 _PYTHON_CALLS = frozenset(
     {"all", "any", "bool", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"}
 )  # fmt: skip
@@ -111,7 +101,7 @@ def is_boolean(test: cst.BaseExpression, source: SourceFile, within: frozenset[s
             return is_boolean(left, source, within) and is_boolean(right, source, within)
         case cst.Call():
             return called(test) in _BOOLEAN_CALLS
-        case cst.Name(value=name) if name not in within and (values := set_values(source, test)):
+        case cst.Name(value=name) if name not in within and (values := source.set_values(test)):
             return all(is_boolean(value, source, within | {name}) for value in values)
     return False
 
@@ -126,10 +116,10 @@ def is_one_number(test: cst.BaseExpression, source: SourceFile, within: frozense
         case cst.UnaryOperation(expression=expression):
             parts = [expression]
         case cst.Call(func=cst.Attribute(value=cst.Name(value="torch"), attr=cst.Name(value=name)), args=[_]):
-            return name in _REDUCTIONS
+            return name in REDUCED
         case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)), args=[]):
-            return name in _REDUCTIONS
-        case cst.Name(value=name) if name not in within and (values := set_values(source, test)):
+            return name in REDUCED
+        case cst.Name(value=name) if name not in within and (values := source.set_values(test)):
             return all(is_one_number(value, source, within | {name}) for value in values)
         case _:
             return False

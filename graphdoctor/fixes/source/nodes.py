@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 import libcst as cst
 from libcst.helpers import parse_template_expression
 
-from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, names_in, walk
+from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, dotted, names_in, walk
 
 ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.BaseNumber)
 """Expressions that need no parentheses beside any operator."""
@@ -27,15 +27,6 @@ def set_names(*nodes: cst.CSTNode) -> set[str]:
     parts = (part for node in nodes for part in walk(node))
     single = cst.AugAssign | cst.AnnAssign | cst.NamedExpr | cst.AssignTarget
     return name_set(*(part.target for part in parts if isinstance(part, single)))
-
-
-def dotted(node: cst.CSTNode) -> str | None:
-    """``self.scale`` for a name or a chain of attributes; None for anything else."""
-    if isinstance(node, cst.Name):
-        return node.value
-    if isinstance(node, cst.Attribute) and (base := dotted(node.value)) is not None:
-        return f"{base}.{node.attr.value}"
-    return None
 
 
 def called(node: cst.CSTNode) -> str:

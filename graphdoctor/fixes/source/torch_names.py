@@ -62,6 +62,12 @@ _ONLY_TENSORS = """
     baddbmm logical_not bernoulli detach_ zero_ copy_ clamp_min clamp_max narrow nan_to_num movedim
 """
 _REDUCTIONS = "sum mean std var max min amax amin any all argmax argmin cumsum cumprod norm softmax sort"
+_REDUCED = "all amax amin any max mean median min norm prod std sum var"
+_FRESH = """
+    abs argmax argmin cat clamp clone cos count_nonzero cumsum dim div eq exp ge gelu gt isfinite isinf isnan item le
+    log log_softmax lt masked_fill matmul mm mul ne neg numel ones ones_like pow relu rsqrt sigmoid sign sin size
+    softmax sqrt square stack sub tanh tolist topk tril triu where zeros zeros_like
+"""
 _LAYERS = """
     Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyLinear
     LazyConv1d LazyConv2d LazyConv3d BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm LayerNorm RMSNorm GroupNorm
@@ -126,3 +132,9 @@ TENSOR_TYPES = frozenset(("torch.Tensor", "torch.FloatTensor", "torch.LongTensor
 
 LOCKS = frozenset(f"threading.{name}" for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"))
 """Locks in the standard library."""
+
+REDUCED = frozenset(_REDUCED.split())
+"""Methods of tensors that return one zero-dim tensor if they are called without arguments."""
+
+FRESH = REDUCED | frozenset(_FRESH.split())
+"""Functions and methods whose results share no memory with what they are given."""

@@ -1,4 +1,7 @@
-"""A Python source file as recipes read and edit it: a concrete syntax tree that keeps formatting and comments."""
+"""A Python source file as recipes read and edit it: a concrete syntax tree that keeps formatting and comments.
+
+What names mean comes from libcst's scopes. A name that could mean two things means nothing here.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,26 @@ import codecs
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, cast
 
 import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider, Scope, ScopeProvider
+from libcst.metadata import (
+    Assignment,
+    BaseAssignment,
+    CodeRange,
+    MetadataWrapper,
+    ParentNodeProvider,
+    PositionProvider,
+    QualifiedNameSource,
+    Scope,
+    ScopeProvider,
+)
+
+from graphdoctor.fixes.source.torch_names import TENSOR_FUNCTIONS, TENSOR_METHODS
 
 
 class DeclinedError(Exception):
@@ -87,6 +102,15 @@ def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:
         yield node
 
 
+def dotted(node: cst.CSTNode) -> str | None:
+    """``self.scale`` for a name or a chain of attributes; None for anything else."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute) and (base := dotted(node.value)) is not None:
+        return f"{base}.{node.attr.value}"
+    return None
+
+
 def parsed(statements: Iterable[cst.BaseStatement | cst.BaseSmallStatement]) -> list[ast.stmt]:
     """Statements as Python's own syntax tree; declines if this version of Python doesn't know the syntax."""
     lines = [node if isinstance(node, cst.BaseStatement) else cst.SimpleStatementLine([node]) for node in statements]
@@ -101,6 +125,11 @@ def parsed(statements: Iterable[cst.BaseStatement | cst.BaseSmallStatement]) -> 
 def with_replaced(node: cst.CSTNode, changes: Sequence[Change]) -> cst.CSTNode:
     """A copy of a node in which other nodes, found by identity, are replaced."""
     return cast("cst.CSTNode", node.visit(_Replacement(changes, None, ())))
+
+
+_TENSOR_FUNCTIONS = TENSOR_FUNCTIONS | {"torch.where", "torch.nn.Parameter", "torch.nn.parameter.Parameter"}
+_TENSOR_METHODS = TENSOR_METHODS - {"cpu", "cuda", "to"}
+"""Those that a module doesn't have."""
 
 
 @dataclass(frozen=True)
@@ -268,6 +297,177 @@ class SourceFile:
                     found.append(((place.end.line, place.end.column), node))
         # Of equal positions, the first is the outermost: metadata lists parents before their children.
         return max(found, key=lambda item: item[0])[1] if found else None
+
+    def dotted_name(self, node: cst.CSTNode) -> str:
+        """The full name of something imported or built in, or of what a call calls; an empty string for others.
+
+        With ``import torch.nn.functional as F`` the expression ``F.one_hot`` is ``torch.nn.functional.one_hot``;
+        ``float`` is ``builtins.float``.
+        """
+        node = node.func if isinstance(node, cst.Call) else node
+        scope, root = self.scopes.get(node), node
+        while isinstance(root, cst.Attribute):
+            root = root.value
+        if scope is None or not isinstance(root, cst.Name):
+            return ""
+        names = list(scope.get_qualified_names_for(node))
+        return names[0].name if len(names) == 1 and names[0].source is not QualifiedNameSource.LOCAL else ""
+
+    def method_name(self, call: cst.CSTNode) -> str:
+        """``max`` for ``x.abs().max()`` and ``torch.max(x)``; an empty string for ``self.max(x)`` and all else."""
+        match call:
+            case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value=name))):
+                return "" if dotted(value) == "self" else name
+            case cst.Call():
+                return self.dotted_name(call).rpartition(".")[2]
+        return ""
+
+    def receiver(self, call: cst.CSTNode) -> cst.BaseExpression | None:
+        """What a method is called on, or the first argument of a function of torch: ``x`` in both examples above."""
+        match call:
+            case cst.Call(args=args) if self.dotted_name(call).startswith("torch."):
+                return args[0].value if args and args[0].keyword is None and not args[0].star else None
+            case cst.Call(func=cst.Attribute(value=value)):
+                return value
+        return None
+
+    def given_to(self, call: cst.Call) -> Sequence[cst.Arg]:
+        """The arguments of a call beside its receiver."""
+        return call.args[1:] if self.dotted_name(call) else call.args
+
+    def read_of(self, node: cst.CSTNode, casts: Collection[str]) -> cst.BaseExpression | None:
+        """The tensor whose value a node reads: ``x.max()`` for ``x.max().item()``, and for casts: ``float(…)``."""
+        match node:
+            case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name("item")), args=[]):
+                return tensor
+            case cst.Call(args=[cst.Arg(value=tensor, keyword=None, star="")]) if self.dotted_name(node) in casts:
+                return tensor
+        return None
+
+    def bound_to(self, node: cst.Name | cst.Attribute) -> Sequence[cst.BaseExpression | None]:
+        """What a variable, or an attribute of ``self``, is set to; None for a parameter, a loop and the like."""
+        return self.attribute_values(node) if isinstance(node, cst.Attribute) else self.values(node)
+
+    def assignments(self, name: cst.Name) -> list[BaseAssignment]:
+        """Every binding of the variable that a name stands for."""
+        scope = self.scopes.get(name)
+        return list(scope[name.value]) if scope is not None else []
+
+    def is_local(self, name: cst.Name) -> bool:
+        """Whether the variable belongs to the function around the name, and no inner or outer function shares it."""
+        found = self.assignments(name)
+        return bool(found) and all(assignment.scope is self.scopes.get(name) for assignment in found)
+
+    def reads(self, name: cst.Name) -> list[cst.Name]:
+        """Where the variable that a name stands for is read, in file order."""
+        nodes = {
+            access.node
+            for assignment in self.assignments(name)
+            for access in assignment.references
+            if isinstance(access.node, cst.Name) and not self.is_target(access.node)
+        }
+        return sorted(nodes, key=self.start)
+
+    def _setting(self, assignment: BaseAssignment) -> cst.CSTNode | None:
+        node = assignment.node if isinstance(assignment, Assignment) else None
+        holder = next(self.parents(node), None) if node is not None else None
+        return next(self.parents(holder), None) if isinstance(holder, cst.AssignTarget) else holder
+
+    def values(self, name: cst.Name) -> list[cst.BaseExpression | None]:
+        """What the variable is set to or changed by, for each binding; None for a parameter, a loop and the like."""
+        settings = cst.Assign | cst.AnnAssign | cst.AugAssign | cst.NamedExpr
+        found = [self._setting(assignment) for assignment in self.assignments(name)]
+        return [holder.value if isinstance(holder, settings) else None for holder in found]
+
+    def set_values(self, name: cst.Name) -> list[cst.BaseExpression]:
+        """All values that a variable is set to by ``=`` alone; empty if anything else binds it."""
+        found = [self._setting(assignment) for assignment in self.assignments(name)]
+        plain = [holder.value for holder in found if isinstance(holder, cst.Assign) and len(holder.targets) == 1]
+        return plain if len(plain) == len(found) else []
+
+    def parameter(self, name: cst.CSTNode) -> cst.Param | None:
+        """The parameter that a name stands for, if it is never reassigned."""
+        found = self.assignments(name) if isinstance(name, cst.Name) else []
+        node = found[0].node if len(found) == 1 and isinstance(found[0], Assignment) else None
+        return node if isinstance(node, cst.Param) else None
+
+    def is_in_scope(self, node: cst.CSTNode, name: str) -> bool:
+        """Whether a name can be read at a node: a parameter, or a variable that was set to a single value before."""
+        scope = self.scopes.get(node)
+        found = scope[name] if scope is not None else ()
+        return bool(found) and all(self._is_set_before(assignment, node) for assignment in found)
+
+    def _is_set_before(self, assignment: BaseAssignment, node: cst.CSTNode) -> bool:
+        target = assignment.node if isinstance(assignment, Assignment) else None
+        if isinstance(target, cst.Param):
+            return target.default is None or dotted(target.default) != "None"
+        holder = self._setting(assignment) if isinstance(target, cst.Name) else None
+        if not isinstance(holder, cst.Assign | cst.AnnAssign) or holder.value is None or not _is_one(holder.value):
+            return False
+        is_elsewhere = assignment.scope is not self.scopes.get(node)
+        return is_elsewhere or self.position(holder).end.line < self.position(node).start.line
+
+    def own_attributes(self, node: cst.CSTNode) -> set[str]:
+        """Attributes of ``self`` that the class around a node only sets to single values; empty without ``self``."""
+        owner = self.class_of(node)
+        if owner is None or not self.is_in_scope(node, "self"):
+            return set()
+        names = {found.attr.value for found in walk(owner) if isinstance(found, cst.Attribute)}
+        targets = [found.target for found in walk(owner.body) if isinstance(found, cst.AssignTarget)]
+        names |= {target.value for target in targets if isinstance(target, cst.Name)}
+        return {name for name in names if (found := _set_in(owner, name)) and all(map(_is_one, found))}
+
+    def is_target(self, name: cst.CSTNode) -> bool:
+        """Whether the name is set, by ``=`` or ``+=``, rather than read."""
+        parent = self.parent(name)
+        return isinstance(parent, cst.AssignTarget) or (isinstance(parent, cst.AugAssign) and parent.target is name)
+
+    def attribute_values(self, node: cst.Attribute) -> list[cst.BaseExpression]:
+        """What the class around ``self.name`` sets that attribute to, in its methods and in its body.
+
+        A buffer counts as set to the tensor that it is registered with.
+        """
+        owner = self.class_of(node)
+        return _set_in(owner, node.attr.value) if owner is not None and dotted(node.value) == "self" else []
+
+    def is_tensor(self, node: cst.BaseExpression, depth: int = 0) -> bool:
+        """Whether it is certainly one tensor, or a parameter of a module."""
+        match node:
+            case cst.Call():
+                name = self.dotted_name(node)
+                return name in _TENSOR_FUNCTIONS if name else self.method_name(node) in _TENSOR_METHODS
+            case cst.Name() | cst.Attribute() if depth < 4:
+                bound = self.bound_to(node)
+                return bool(bound) and all(value is not None and self.is_tensor(value, depth + 1) for value in bound)
+        return False
+
+    def is_without_grad(self, node: cst.CSTNode) -> bool:
+        """Whether it is ``torch.no_grad()`` or ``torch.inference_mode()``."""
+        return self.dotted_name(node) in ("torch.no_grad", "torch.inference_mode")
+
+
+def _is_one(value: cst.BaseExpression) -> bool:
+    """Whether it is a single value: neither None nor a literal with several values."""
+    several = cst.List | cst.Tuple | cst.Dict | cst.Set | cst.BaseComp | cst.BaseString | cst.Lambda
+    return not isinstance(value, several) and dotted(value) != "None"
+
+
+def _set_in(owner: cst.ClassDef, name: str) -> list[cst.BaseExpression]:
+    found: list[cst.BaseExpression] = []
+    for node in walk(owner):
+        match node:
+            case cst.Assign(targets=targets, value=value):
+                found += [value] if any(dotted(target.target) == f"self.{name}" for target in targets) else []
+            case cst.AnnAssign(target=target, value=cst.BaseExpression() as value):
+                found += [value] if dotted(target) == f"self.{name}" else []
+            case cst.Call(args=[cst.Arg(value=cst.SimpleString() as text), cst.Arg(value=value), *_]):
+                is_buffer = dotted(node.func) == "self.register_buffer" and text.evaluated_value == name
+                found += [value] if is_buffer else []
+    smalls = [small for line in owner.body.body if isinstance(line, cst.SimpleStatementLine) for small in line.body]
+    for small in smalls:
+        if isinstance(small, cst.Assign) and any(dotted(target.target) == name for target in small.targets):
+            found.append(small.value)
+    return found
 
 
 def _is_too_deep(content: bytes) -> bool:
