@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from graphdoctor.fixes.source import torch_names
 from graphdoctor.fixes.source.flow import certain_nodes
@@ -21,63 +21,47 @@ Method = tuple[Scope, ClassInfo | None]
 """A function, and the class of the object that it's called on."""
 _MAX_ROUNDS = 8
 _MAX_DEPTH = 60
-_MAX_EFFORT = 5_000
+_MAX_EFFORT = 20_000
 
 
-class Solver(Generic[T]):
-    """Resolves values by key, each once."""
+class Solver:
+    """Resolves values by key, each once; those that depend on each other, again and again until none changes."""
 
     def __init__(self) -> None:
-        self._effort = 0
-        self._under_way: list[object] = []
-        self._settled: dict[object, T] = {}
-        self._derived: dict[object, tuple[T, set[object]]] = {}
-        self._assumed: dict[object, T] = {}
-        self._depends: dict[object, set[object]] = {}
+        self._settled: dict[object, Any] = {}
+        self._assumed: dict[object, Any] = {}
+        self._seen: set[object] = set()
+        self._is_changed = False
+        self._depth = 0
+        self._round = 0
 
-    def value(self, key: object, bottom: T, step: Callable[[T], tuple[T, bool]], *, unknown: T) -> T:
-        """The value of a key."""
-        if key in self._settled:
-            return self._settled[key]
-        if key in self._derived:
-            value, depends = self._derived[key]
-            for one in depends:
-                self._note(one)
-            return value
-        if key in self._assumed:
-            self._note(key)
-            return self._assumed[key]
-        self._effort += 1
-        if len(self._under_way) > _MAX_DEPTH or self._effort > _MAX_EFFORT:
+    def value(self, key: object, evaluate: Callable[[], T], bottom: T, *, unknown: T) -> T:
+        """The value of a key, which is ``bottom`` as long as it's only known to depend on itself."""
+        if key in self._settled or key in self._seen:
+            found: T = self._settled[key] if key in self._settled else self._assumed[key]
+            return found
+        if self._depth > _MAX_DEPTH or len(self._settled) > _MAX_EFFORT:
             return unknown
-        return self._resolved(key, bottom, step, unknown)
-
-    def _resolved(self, key: object, bottom: T, step: Callable[[T], tuple[T, bool]], unknown: T) -> T:
-        self._assumed[key] = bottom
-        self._depends[key] = set()
-        self._under_way.append(key)
-        value = bottom
-        for _ in range(_MAX_ROUNDS):
-            value, is_changed = step(value)
-            self._assumed[key] = value
-            self._derived = {one: found for one, found in self._derived.items() if key not in found[1]}
-            if not is_changed:
+        while True:
+            self._seen.add(key)
+            known = self._assumed.setdefault(key, bottom)
+            self._depth += 1
+            found = evaluate()
+            self._depth -= 1
+            if found != known:
+                self._is_changed = True
+                if self._round >= _MAX_ROUNDS:
+                    self._settled[key] = found = unknown
+                self._assumed[key] = found
+            if self._depth:
+                return found
+            if not self._is_changed or key in self._settled:
                 break
-        else:
-            value = unknown
-        self._under_way.pop()
-        del self._assumed[key]
-        depends = self._depends.pop(key) - {key}
-        if depends:
-            self._derived[key] = value, depends
-        else:
-            self._settled[key] = value
-        return value
-
-    def _note(self, key: object) -> None:
-        """Everything that was begun after a key depends on it now."""
-        for one in self._under_way[self._under_way.index(key) + 1 :]:
-            self._depends[one].add(key)
+            self._seen, self._is_changed, self._round = set(), False, self._round + 1
+        if not self._is_changed:
+            self._settled |= {one: self._assumed[one] for one in self._seen}
+        self._seen, self._assumed, self._is_changed, self._round = set(), {}, False, 0
+        return found
 
 
 Kind = Literal[
@@ -138,7 +122,7 @@ class Values:
     def __init__(self, program: Program) -> None:
         self._program = program
         self.compilers = Compilers(program)
-        self._solver: Solver[Any] = Solver()
+        self._solver = Solver()
         self._registered: dict[ClassInfo, frozenset[str]] = {}
         self._calls: dict[Scope, list[tuple[ast.Call, Scope]]] = {}
         own = {name for info in program.classes.values() for name in info.methods}
@@ -248,16 +232,8 @@ class Values:
         found: list[Method] = [(method, info) for info in classes if (method := self._runs(info)) is not None]
         return found + [(function, None) for function in value.functions]
 
-    def _once(self, key: object, evaluate: Callable[[], T], bottom: T, *, unknown: T) -> T:
-        def step(assumed: T) -> tuple[T, bool]:
-            found = evaluate()
-            return found, found != assumed
-
-        value: T = self._solver.value(key, bottom, step, unknown=unknown)
-        return value
-
     def _value(self, key: object, evaluate: Callable[[], Value | None]) -> Value | None:
-        return self._once(key, evaluate, _BOTTOM, unknown=None)
+        return self._solver.value(key, evaluate, _BOTTOM, unknown=None)
 
     def _may_be(self, node: ast.expr, scope: Scope, family: list[ClassInfo]) -> bool:
         if isinstance(node, ast.Name):
@@ -387,23 +363,11 @@ class Values:
             return None  # which of the two a use means depends on where it stands
         if len(bindings) == 1 and bindings[0].kind in ("function", "class"):
             return self._bound(bindings[0], holder)
-        if isinstance(holder.node, ast.Module):
-            others = [one for one in bindings if not self.compilers.is_wrapping(one.node, ast.Name(name), holder)]
-            return self._value((holder, name), lambda: _joined([self._bound(one, holder) for one in others]))
-        return self._names_of(holder).get(name)
+        return self._value((holder, name), lambda: self._joined_bindings(name, bindings, holder))
 
-    def _names_of(self, scope: Scope) -> dict[str, Value | None]:
-        def step(names: dict[str, Value | None]) -> tuple[dict[str, Value | None], bool]:
-            is_changed = False
-            for name, bindings in scope.bindings.items():
-                value = _joined([self._bound_name(name, binding, scope) for binding in bindings])
-                is_changed |= value != names[name]
-                names[name] = value
-            return names, is_changed
-
-        bottom: dict[str, Value | None] = dict.fromkeys(scope.bindings, _BOTTOM)
-        found: dict[str, Value | None] = self._solver.value(scope, bottom, step, unknown=dict.fromkeys(bottom))
-        return found
+    def _joined_bindings(self, name: str, bindings: Sequence[Binding], scope: Scope) -> Value | None:
+        others = (one for one in bindings if not self.compilers.is_wrapping(one.node, ast.Name(name), scope))
+        return _joined([self._bound_name(name, one, scope) for one in others])
 
     def _bound_name(self, name: str, binding: Binding, scope: Scope) -> Value | None:
         if binding.kind != "parameter":
@@ -474,7 +438,7 @@ class Values:
         if isinstance(scope.node, (ast.Module, ast.Lambda)):
             return frozenset()
         empty: frozenset[str] = frozenset()
-        return self._once(("demands", scope), lambda: frozenset(self._demanded_in(scope)), empty, unknown=empty)
+        return self._solver.value(("demands", scope), lambda: frozenset(self._demanded_in(scope)), empty, unknown=empty)
 
     def _demanded_in(self, scope: Scope) -> Iterator[str]:
         limits = {
