@@ -386,7 +386,7 @@ class _Rounds:
         return start
 
     def _without_slow(self, untouched: State, best: State) -> State | None:
-        self._trials.eta.end_trials()
+        self._trials.eta.is_open = False
         if not self._options.is_timed or not best.applied:
             return None
         found = self._slowness.blamed(untouched, best)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Location
@@ -30,19 +32,14 @@ from graphdoctor.trials.timing import time_pair
 class _Work:
     planned: int = 0
     begun: int = 0
-    running: dict[int, float] = field(default_factory=dict)
     took_s: list[float] = field(default_factory=list)
 
-    def left_s(self, now: float, jobs: int) -> float | None:
+    def left_s(self, jobs: int) -> float | None:
         """Seconds until all are finished; None until one is."""
-        waiting = self.planned - self.begun
-        if not waiting and not self.running:
+        left = self.planned - len(self.took_s)
+        if not left:
             return 0.0
-        if not self.took_s:
-            return None
-        usual = sum(self.took_s) / len(self.took_s)
-        running = sum(max(usual - (now - began), 0.0) for began in self.running.values())
-        return (running + waiting * usual) / min(jobs, waiting + len(self.running))
+        return left * fmean(self.took_s) / min(jobs, left) if self.took_s else None
 
 
 class Eta:
@@ -57,48 +54,40 @@ class Eta:
         self._lock = threading.Lock()
         self._trials = _Work()
         # What timing takes is mostly compiling, so one backend says nothing of another.
-        self._timings: dict[str, _Work] = {}
-        self._is_open = True
+        self._timings: defaultdict[str, _Work] = defaultdict(_Work)
+        self.is_open = True
+        """Whether more trials are expected."""
 
     def plan_trials(self, count: int) -> int:
-        """Note trials that are certain to be made."""
-        with self._lock:
-            self._is_open = True
-            self._trials.planned += count
-            return self._trials.planned - count + 1
+        """Note trials that are certain to be made; the number of the first."""
+        self.is_open = True
+        self._trials.planned += count
+        return self._trials.planned - count + 1
 
     def plan_timings(self, backends: Iterable[str]) -> None:
         """Note timings that are certain to be made."""
-        with self._lock:
-            for backend in backends:
-                self._timings.setdefault(backend, _Work()).planned += 1
-
-    def end_trials(self) -> None:
-        """Note that no more trials are expected."""
-        with self._lock:
-            self._is_open = False
+        for backend in backends:
+            self._timings[backend].planned += 1
 
     @contextlib.contextmanager
     def running(self, backend: str | None = None) -> Iterator[int]:
         """While a trial runs, or two programs are timed under a backend; how many have begun."""
         work = self._trials if backend is None else self._timings[backend]
+        began_s = self._clock()
         with self._lock:
             work.begun += 1
-            number = work.begun
-            work.running[number] = self._clock()
-            self._report()
+            counts = self._report()
         try:
-            yield number if backend is None else sum(work.begun for work in self._timings.values())
+            yield counts.trial if backend is None else counts.timing
         finally:
             with self._lock:
-                work.took_s.append(self._clock() - work.running.pop(number))
+                work.took_s.append(self._clock() - began_s)
                 self._report()
 
-    def _report(self) -> None:
+    def _report(self) -> TrialCounts:
         # Under the lock, so that counts never come after later ones.
-        now = self._clock()
         timings = self._timings.values()
-        left = [self._trials.left_s(now, self._jobs), *(work.left_s(now, 1) for work in timings)]
+        left = [self._trials.left_s(self._jobs), *(work.left_s(1) for work in timings)]
         known = [seconds for seconds in left if seconds is not None]
         counts = TrialCounts(
             trial=self._trials.begun,
@@ -106,9 +95,10 @@ class Eta:
             timing=sum(work.begun for work in timings),
             timings=sum(work.planned for work in timings),
             left_s=sum(known) if len(known) == len(left) else None,
-            is_open=self._is_open,
+            is_open=self.is_open,
         )
         self.report(counts)
+        return counts
 
 
 AGAIN = "-again"
