@@ -53,15 +53,14 @@ class Site:
         """Whether an expression is certainly a tensor if one of a tensor's methods is called on it."""
         return self.kind(node) in ("tensor", "compared")
 
-    def kind(self, node: ast.expr) -> Kind | None:
-        """What an expression certainly is, or None."""
-        value = self.values.of(node, self.region.scope)
-        return None if value is None else value.kind
+    def kind(self, node: ast.expr) -> Kind:
+        """What an expression certainly is."""
+        return self.values.of(node, self.region.scope).kind
 
     def is_of(self, node: ast.expr, dtype: str) -> bool:
         """Whether an expression is certainly a tensor of integers (``int``), or a boolean one (``bool``)."""
         value = self.values.of(node, self.region.scope)
-        return value is not None and value.kind == "tensor" and value.dtype == dtype
+        return value.kind == "tensor" and value.dtype == dtype
 
 
 _BRANCHING = "Data-dependent branching"

@@ -109,8 +109,7 @@ class _Finder:
     def _runs(self, node: ast.expr, scope: Scope, receiver: ClassInfo | None = None) -> list[Method]:
         if isinstance(node, ast.Lambda):
             return [(self._program.scopes[node], None)]
-        value = self._values.of(node.value, scope) if isinstance(node, ast.Attribute) else None
-        if isinstance(node, ast.Attribute) and value is not None and value.kind == "class":
+        if isinstance(node, ast.Attribute) and (value := self._values.of(node.value, scope)).kind == "class":
             return [method for info in value.classes for method in self._of_class(info, node.attr)]
         return list(filter(self._is_run, self._values.called(node, scope, receiver)))
 
@@ -142,7 +141,7 @@ class _Finder:
             owner = self._values.owner(node.func.value, scope)
             if owner is None:
                 value = self._values.of(node.func.value, scope)
-                found = self._values.run_by(value) if value is not None and value.kind == "instance" else ()
+                found = self._values.run_by(value) if value.kind == "instance" else ()
             elif self._program.method(owner, "compile") is None:
                 family = (owner, *self._program.descendants(owner))
                 found = self._values.run_by(Value("instance", classes=family))

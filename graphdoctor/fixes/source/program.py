@@ -12,7 +12,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
-BindingKind = Literal["parameter", "rest", "value", "element", "item", "import", "function", "class", "opaque"]
+BindingKind = Literal[
+    "parameter", "rest", "value", "element", "item", "buffer", "import", "function", "class", "opaque"
+]
 
 _HARMLESS_CLASS_DECORATORS = frozenset((
     "dataclasses.dataclass", "enum.unique", "functools.total_ordering", "typing.final", "typing.runtime_checkable",
@@ -27,7 +29,8 @@ class Binding:
 
     Args:
         kind: ``value``: an expression's value; ``element``: one element of it; ``item``: what a loop over it yields;
-            ``rest``: the parameter ``*args``; ``opaque``: something that isn't followed.
+            ``rest``: the parameter ``*args``; ``buffer``: what ``register_buffer`` is given; ``opaque``: something
+            that isn't followed.
         is_comprehension: Whether a comprehension binds it, which has a scope of its own in Python.
         end: Line and column of the statement's end, after which the name has the value.
     """
@@ -282,6 +285,11 @@ class _Binder:
         if name is None:
             return
         for node in ast.walk(method.node):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr="register_buffer"), args=[ast.Constant(value=str(attribute)), value, *_]
+                ) if getattr(value, "value", value) is not None:
+                    owner.attributes.setdefault(attribute, []).append((method, Binding("buffer", value)))
             for target, binding in _targets(node):
                 if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == name:
                     owner.attributes.setdefault(target.attr, []).append((method, binding))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from graphdoctor.fixes.source import torch_names
-from graphdoctor.fixes.source.flow import certain_nodes
+from graphdoctor.fixes.source.flow import certain_nodes, flow
 from graphdoctor.fixes.source.program import UNWRAPPED, Binding, ClassInfo, Compilers, Program, Scope, own_nodes
 
 T = TypeVar("T")
@@ -65,8 +65,8 @@ class Solver:
 
 
 Kind = Literal[
-    "bottom", "tensor", "tensors", "layer", "layers", "recurrent", "lock", "logger", "optimizer", "instance", "number",
-    "compared", "function", "class", "tuple", "items",
+    "unknown", "bottom", "tensor", "tensors", "layer", "layers", "recurrent", "lock", "logger", "optimizer", "instance",
+    "number", "compared", "function", "class", "tuple", "items",
 ]  # fmt: skip
 
 
@@ -75,8 +75,8 @@ class Value:
     """What is known about a value.
 
     Args:
-        kind: What it is; ``bottom`` only while names that depend on each other are being resolved. ``compared`` is a
-            tensor's ``==`` with anything: a mask, or False.
+        kind: What it certainly is. ``bottom`` only while names that depend on each other are being resolved.
+            ``compared`` is a tensor's ``==`` with anything: a mask, or False.
         classes: The file's classes that it's one of, an instance of, or holds instances of (``layers``).
         parts: What a tuple, list or dictionary holds; of a list or dictionary only objects, classes and functions.
         keys: A dictionary's constant keys, as many as ``parts``.
@@ -86,10 +86,11 @@ class Value:
     dtype: Literal["bool", "int"] | None = None
     classes: tuple[ClassInfo, ...] = ()
     functions: tuple[Scope, ...] = ()
-    parts: tuple[Value | None, ...] = ()
+    parts: tuple[Value, ...] = ()
     keys: tuple[object, ...] = ()
 
 
+UNKNOWN = Value("unknown")
 TENSOR = Value("tensor")
 MASK = Value("tensor", "bool")
 INTEGERS = Value("tensor", "int")
@@ -111,6 +112,7 @@ _MADE = {
 """What calls return, whatever they are given."""
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _EQUAL = (ast.Eq, ast.NotEq)
+_TENSORS_OF = {"tensors": ("values", "indices"), "tensor": ("T", "mT", "H", "mH", "data", "real", "imag")}
 _SEQUENTIAL = "torch.nn.Sequential"
 _MODULE_LIST = "torch.nn.ModuleList"
 _FOLLOWED = ("instance", "function", "class", "items", "bottom")
@@ -123,22 +125,20 @@ class Values:
         self._program = program
         self.compilers = Compilers(program)
         self._solver = Solver()
-        self._registered: dict[ClassInfo, frozenset[str]] = {}
         self._calls: dict[Scope, list[tuple[ast.Call, Scope]]] = {}
         own = {name for info in program.classes.values() for name in info.methods}
         self._only_tensors = torch_names.ONLY_TENSOR_METHODS - own
         self._reductions = torch_names.REDUCTIONS - own
         self._index_calls()
 
-    def of(self, node: ast.expr, scope: Scope) -> Value | None:
-        """What an expression certainly is, or None."""
+    def of(self, node: ast.expr, scope: Scope) -> Value:
+        """What an expression certainly is."""
         value = self._of(node, scope)
-        return None if value == _BOTTOM else value
+        return UNKNOWN if value == _BOTTOM else value
 
     def is_tensor(self, node: ast.expr, scope: Scope) -> bool:
         """Whether an expression is certainly a tensor."""
-        value = self.of(node, scope)
-        return value is not None and value.kind == "tensor"
+        return self.of(node, scope).kind == "tensor"
 
     def owner(self, node: ast.expr, scope: Scope) -> ClassInfo | None:
         """The class of the method, if an expression is the method's own object (``self``)."""
@@ -149,7 +149,7 @@ class Values:
         info = holder.owner if holder.self_name == node.id and len(bindings) == 1 else None
         return info if info is not None and self._program.is_certain(info) else None
 
-    def attribute(self, info: ClassInfo, name: str) -> Value | None:
+    def attribute(self, info: ClassInfo, name: str) -> Value:
         """What an attribute of an object of a class, or of one derived from it, certainly is."""
         return self._value((info, name), lambda: self._attribute(info, name))
 
@@ -168,25 +168,25 @@ class Values:
             found.setdefault(method, one)
         return list(found.items())
 
-    def returned(self, scope: Scope) -> Value | None:
+    def returned(self, scope: Scope) -> Value:
         """What calling a function certainly returns."""
         return self._value(("returned", scope), lambda: self._returned(scope))
 
-    def passed(self, name: str, scope: Scope) -> list[Value | None]:
+    def passed(self, name: str, scope: Scope) -> list[Value]:
         """What each call of a function in the file passes for a parameter."""
         if not isinstance(scope.node, ast.FunctionDef):
             return []
-        found: list[Value | None] = []
+        found: list[Value] = []
+        default = _default(name, scope)
         for call, caller in self._calls.get(scope, ()):
             argument = _argument(call, name, scope)
-            default = _default(name, scope)
+            is_unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(
+                one.arg is None for one in call.keywords
+            )
             if argument is not None:
                 found.append(self._of(argument, caller))
             else:
-                is_unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(
-                    one.arg is None for one in call.keywords
-                )
-                found.append(None if default is None or is_unpacked else self._of(default, scope))
+                found.append(UNKNOWN if default is None or is_unpacked else self._of(default, scope))
         return found
 
     def _index_calls(self) -> None:
@@ -194,8 +194,7 @@ class Values:
         calls: dict[Scope, list[tuple[ast.Call, Scope]]] = {}
         for call, caller in self._program.calls:
             callees = [method for method, _ in self.called(call.func, caller)]
-            value = None if callees else self._of(call.func, caller)
-            if value is not None and value.kind == "class":
+            if not callees and (value := self._of(call.func, caller)).kind == "class":
                 inits = [self._program.method(info, "__init__") for info in value.classes]
                 callees = [init for init in inits if init is not None]
             for callee in callees:
@@ -214,7 +213,7 @@ class Values:
                 found = self.methods_of_family(receiver or owner, func.attr)
             else:
                 value = self._of(func.value, scope)
-                if value is None or value.kind != "instance":
+                if value.kind != "instance":
                     return []
                 found = [(one, info) for info in value.classes if (one := self.method(info, func.attr)) is not None]
             if found:
@@ -224,16 +223,14 @@ class Values:
             return self.run_by(Value("instance", classes=(receiver or itself,)))
         return self.run_by(self._of(func, scope))
 
-    def run_by(self, value: Value | None) -> list[Method]:
+    def run_by(self, value: Value) -> list[Method]:
         """The functions of the file that calling a value may run."""
-        if value is None:
-            return []
         classes = value.classes if value.kind == "instance" else ()
         found: list[Method] = [(method, info) for info in classes if (method := self._runs(info)) is not None]
         return found + [(function, None) for function in value.functions]
 
-    def _value(self, key: object, evaluate: Callable[[], Value | None]) -> Value | None:
-        return self._solver.value(key, evaluate, _BOTTOM, unknown=None)
+    def _value(self, key: object, evaluate: Callable[[], Value]) -> Value:
+        return self._solver.value(key, evaluate, _BOTTOM, unknown=UNKNOWN)
 
     def _may_be(self, node: ast.expr, scope: Scope, family: list[ClassInfo]) -> bool:
         if isinstance(node, ast.Name):
@@ -244,21 +241,13 @@ class Values:
         if owner is not None:
             return owner in family
         value = self._of(node, scope)
-        if value is None or value == _BOTTOM:
-            return True
-        return any(one in family for one in value.classes)
+        return value in (UNKNOWN, _BOTTOM) or any(one in family for one in value.classes)
 
-    def _attribute(self, info: ClassInfo, name: str) -> Value | None:
+    def _attribute(self, info: ClassInfo, name: str) -> Value:
         values = [self._bound(binding, scope) for binding, scope in self._assigned(info, name)]
         for one in self._family(info):
-            values += [None] if name in one.methods else []
-            values += [TENSOR] if name in self._buffers(one) else []
+            values += [UNKNOWN] if name in one.methods else []
         return _joined(values)
-
-    def _buffers(self, info: ClassInfo) -> frozenset[str]:
-        if info not in self._registered:
-            self._registered[info] = _registered(info)
-        return self._registered[info]
 
     def _family(self, info: ClassInfo) -> list[ClassInfo]:
         return [*self._program.ancestors(info), *self._program.descendants(info)]
@@ -280,17 +269,19 @@ class Values:
                 found.append((store.binding, store.scope))
         return found
 
-    def _returned(self, scope: Scope) -> Value | None:
+    def _returned(self, scope: Scope) -> Value:
         if isinstance(scope.node, ast.Lambda):
             return self._of(scope.node.body, scope)
-        if not isinstance(scope.node, ast.FunctionDef) or not self.compilers.is_plain(scope):
-            return None
-        if not _always_returns(scope.node.body):
-            return None
-        returns = [node for node in own_nodes(scope.node) if isinstance(node, ast.Return)]
-        return _joined([None if one.value is None else self._of(one.value, scope) for one in returns])
+        if (
+            isinstance(scope.node, ast.FunctionDef)
+            and self.compilers.is_plain(scope)
+            and not flow(scope.node.body).ends
+        ):
+            returns = [node for node in own_nodes(scope.node) if isinstance(node, ast.Return)]
+            return _joined([UNKNOWN if one.value is None else self._of(one.value, scope) for one in returns])
+        return UNKNOWN
 
-    def _of(self, node: ast.expr, scope: Scope) -> Value | None:
+    def _of(self, node: ast.expr, scope: Scope) -> Value:
         match node:
             case ast.Name(id=name):
                 return self._named(name, scope)
@@ -302,7 +293,7 @@ class Values:
                 return self._operation(left, right, node.op, scope)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
                 value = self._of(operand, scope)
-                return value if value in (_BOTTOM, NUMBER, COMPARED) or _is(value, "tensor") else None
+                return value if value.kind in ("bottom", "number", "compared", "tensor") else UNKNOWN
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._comparison(left, right, op, scope)
             case ast.Subscript(value=inner):
@@ -320,56 +311,49 @@ class Values:
                 return _joined([self._of(body, scope), self._of(orelse, scope)])
             case ast.NamedExpr(value=inner):
                 return self._of(inner, scope)
-            case ast.Constant(value=bool()):
-                return None
-            case ast.Constant(value=int() | float()):
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                 return NUMBER
-            case _:
-                return None
+        return UNKNOWN
 
     def _items(self, elts: list[ast.expr], scope: Scope) -> Value:
         """A list or dictionary. It may hold other things later, so only what is followed is known of it."""
-        values = [None if isinstance(one, ast.Starred) else self._of(one, scope) for one in elts]
-        return Value("items", parts=tuple(one if one is not None and one.kind in _FOLLOWED else None for one in values))
+        values = [UNKNOWN if isinstance(one, ast.Starred) else self._of(one, scope) for one in elts]
+        return Value("items", parts=tuple(one if one.kind in _FOLLOWED else UNKNOWN for one in values))
 
     @staticmethod
-    def _part(value: Value | None, index: ast.expr) -> Value | None:
-        if value is None or value == _BOTTOM:
-            return value
+    def _part(value: Value, index: ast.expr) -> Value:
         constant = index.value if isinstance(index, ast.Constant) else None
-        if value.kind == "tensors":
-            return TENSOR if isinstance(index, ast.Constant) else None
-        if value.kind == "tuple":
-            is_inside = type(constant) is int and 0 <= constant < len(value.parts)
-            return value.parts[constant] if is_inside else None  # type: ignore[index]
-        if value.kind == "items":
-            if value.keys and constant in value.keys:
-                return value.parts[value.keys.index(constant)]
-            if not value.keys and type(constant) is int and 0 <= constant < len(value.parts):
-                return value.parts[constant]
-            return _joined(list(value.parts))
-        if value.kind == "layers":
-            return value if isinstance(index, ast.Slice) else _held(value)
-        if value.kind == "compared":
-            return MASK  # False can't be subscripted
-        return TENSOR if value.kind == "tensor" else None
+        at = value.keys.index(constant) if constant in value.keys else None if value.keys else constant
+        part = value.parts[at] if isinstance(at, int) and 0 <= at < len(value.parts) else None
+        match value.kind:
+            case "tensors":
+                return TENSOR if isinstance(index, ast.Constant) else UNKNOWN
+            case "tuple":
+                return part or UNKNOWN
+            case "items":
+                return part or _joined(value.parts)
+            case "layers":
+                return value if isinstance(index, ast.Slice) else _held(value)
+            case "compared":
+                return MASK  # False can't be subscripted
+        return value if value == _BOTTOM else TENSOR if value.kind == "tensor" else UNKNOWN
 
-    def _named(self, name: str, scope: Scope) -> Value | None:
+    def _named(self, name: str, scope: Scope) -> Value:
         found = scope.lookup(name)
         if found is None:
-            return None
+            return UNKNOWN
         holder, bindings = found
         if any(one.is_comprehension for one in bindings) and holder.parent and holder.parent.lookup(name):
-            return None  # which of the two a use means depends on where it stands
+            return UNKNOWN  # which of the two a use means depends on where it stands
         if len(bindings) == 1 and bindings[0].kind in ("function", "class"):
             return self._bound(bindings[0], holder)
         return self._value((holder, name), lambda: self._joined_bindings(name, bindings, holder))
 
-    def _joined_bindings(self, name: str, bindings: Sequence[Binding], scope: Scope) -> Value | None:
+    def _joined_bindings(self, name: str, bindings: Sequence[Binding], scope: Scope) -> Value:
         others = (one for one in bindings if not self.compilers.is_wrapping(one.node, ast.Name(name), scope))
         return _joined([self._bound_name(name, one, scope) for one in others])
 
-    def _bound_name(self, name: str, binding: Binding, scope: Scope) -> Value | None:
+    def _bound_name(self, name: str, binding: Binding, scope: Scope) -> Value:
         if binding.kind != "parameter":
             return self._bound(binding, scope)
         annotation = binding.node.annotation if isinstance(binding.node, ast.arg) else None
@@ -384,40 +368,41 @@ class Values:
             return TENSOR
         return self._argument(name, scope)
 
-    def _argument(self, name: str, scope: Scope) -> Value | None:
+    def _argument(self, name: str, scope: Scope) -> Value:
         """What all calls in the file pass; an object or a function only if there is one call."""
         passed = self.passed(name, scope)
         value = _joined(passed)
-        is_followed = value is not None and value.kind in _FOLLOWED
-        return None if is_followed and len(passed) > 1 else value
+        return UNKNOWN if value.kind in _FOLLOWED and len(passed) > 1 else value
 
-    def _bound(self, binding: Binding, scope: Scope) -> Value | None:
+    def _bound(self, binding: Binding, scope: Scope) -> Value:
         node = binding.node
         if binding.kind == "function" and node is not None:
             return Value("function", functions=(self._program.scopes[node],))
         if isinstance(node, ast.ClassDef):
             info = self._program.classes[node]
-            return Value("class", classes=(info,)) if self._program.is_certain(info) else None
+            return Value("class", classes=(info,)) if self._program.is_certain(info) else UNKNOWN
+        if binding.kind == "buffer":
+            return TENSOR
         if binding.kind == "rest" and isinstance(node, ast.arg):
             return self._rest(scope)
         if not isinstance(node, ast.expr):
-            return None
+            return UNKNOWN
         value = self._of(node, scope)
-        if binding.kind == "value" or value is None or value == _BOTTOM:
+        if binding.kind == "value" or value == _BOTTOM:
             return value
         if binding.kind == "element":
             return self._part(value, ast.Constant(binding.index))
         if value.kind == "layers":
             return _held(value)
         if value.kind in ("items", "tuple") and not value.keys:
-            return _joined(list(value.parts))
-        return None
+            return _joined(value.parts)
+        return UNKNOWN
 
-    def _rest(self, scope: Scope) -> Value | None:
+    def _rest(self, scope: Scope) -> Value:
         """What the only call in the file passes for ``*args``."""
         calls = self._calls.get(scope, ())
         if len(calls) != 1 or not isinstance(scope.node, ast.FunctionDef):
-            return None
+            return UNKNOWN
         call, caller = calls[0]
         count = len(scope.node.args.args) - (scope.self_name is not None)
         return self._items(call.args[count:], caller)
@@ -461,8 +446,7 @@ class Values:
                 return
             owner = self.owner(receiver, scope)
             if owner is not None:
-                value = self.attribute(owner, call.func.attr)
-                if first and value is not None and value.kind == "layer":
+                if first and self.attribute(owner, call.func.attr).kind == "layer":
                     yield first
                 return
         if first and self._program.dotted(call.func, scope) in torch_names.TENSOR_TAKERS:
@@ -475,29 +459,26 @@ class Values:
             keyword.arg == "dim" and _is_dimension(keyword.value) for keyword in call.keywords
         )
 
-    def _attribute_of(self, node: ast.Attribute, scope: Scope) -> Value | None:
+    def _attribute_of(self, node: ast.Attribute, scope: Scope) -> Value:
         owner = self.owner(node.value, scope)
         if owner is not None:
             return self._bound_method([owner], node.attr) or self.attribute(owner, node.attr)
         value = self._of(node.value, scope)
         if value == _BOTTOM:
             return _BOTTOM
-        if _is(value, "tensors") and node.attr in ("values", "indices"):
+        if node.attr in _TENSORS_OF.get(value.kind, ()):
             return TENSOR
-        if _is(value, "tensor") and node.attr in ("T", "mT", "H", "mH", "data", "real", "imag"):
-            return TENSOR
-        if value is not None and value.kind == "instance":
+        if value.kind == "instance":
             found = _joined([self.attribute(info, node.attr) for info in value.classes])
             return self._bound_method(value.classes, node.attr) or found
-        return None
+        return UNKNOWN
 
     def _bound_method(self, classes: Sequence[ClassInfo], name: str) -> Value | None:
         found = {method for info in classes for method, _ in self.methods_of_family(info, name)}
         method = found.pop() if len(found) == 1 else None
-        is_method = method is not None and self.compilers.is_plain(method)
-        return Value("function", functions=(method,)) if method is not None and is_method else None
+        return Value("function", functions=(method,)) if method and self.compilers.is_plain(method) else None
 
-    def _called(self, node: ast.Call, scope: Scope) -> Value | None:
+    def _called(self, node: ast.Call, scope: Scope) -> Value:
         compiled = self.compilers.compiled(node, scope)
         if compiled is not None:
             return self._of(compiled[0], scope)
@@ -506,39 +487,37 @@ class Values:
             return self._made(dotted, node, scope)
         found = [self.returned(method) for method, _ in self.called(node.func, scope)]
         value = _joined(found)
-        if value is None and isinstance(node.func, ast.Attribute):
+        if value == UNKNOWN and isinstance(node.func, ast.Attribute):
             value = self._method(node, scope)
-        if value is not None or found:
+        if value != UNKNOWN or found:
             return value
         value = self._of(node.func, scope)
-        if value is None or value == _BOTTOM:
-            return value
         if value.kind == "class":
             return Value("instance", classes=value.classes)
-        return TENSOR if value.kind == "layer" else None
+        return value if value == _BOTTOM else TENSOR if value.kind == "layer" else UNKNOWN
 
     def _runs(self, info: ClassInfo) -> Scope | None:
         is_own = self._program.method(info, "__call__") is not None or not self._program.is_module_class(info)
         return self.method(info, "__call__" if is_own else "forward")
 
-    def _made(self, dotted: str, node: ast.Call, scope: Scope) -> Value | None:
+    def _made(self, dotted: str, node: ast.Call, scope: Scope) -> Value:
         if dotted in _MADE:
             return _MADE[dotted]
         if dotted in torch_names.TENSOR_FUNCTIONS or dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
-            return TENSOR if not any(keyword.arg == "out" for keyword in node.keywords) else None
+            return TENSOR if not any(keyword.arg == "out" for keyword in node.keywords) else UNKNOWN
         if dotted in ("copy.deepcopy", "copy.copy") and len(node.args) == 1:
             return self._of(node.args[0], scope)
         if dotted in ("builtins.list", "builtins.tuple") and len(node.args) == 1:
             value = self._of(node.args[0], scope)
-            return value if value is not None and value.kind in ("items", "layers") else None
+            return value if value.kind in ("items", "layers") else UNKNOWN
         is_reduced = dotted in ("torch.max", "torch.min") and len(node.args) == 1 and not node.keywords
         if is_reduced or (dotted == "torch.where" and len(node.args) == 3):
             return TENSOR
         if dotted in (_SEQUENTIAL, _MODULE_LIST):
             return self._container(dotted, node, scope)
-        return OPTIMIZER if dotted.startswith("torch.optim.") and dotted.count(".") == 2 else None
+        return OPTIMIZER if dotted.startswith("torch.optim.") and dotted.count(".") == 2 else UNKNOWN
 
-    def _container(self, dotted: str, node: ast.Call, scope: Scope) -> Value | None:
+    def _container(self, dotted: str, node: ast.Call, scope: Scope) -> Value:
         parts: list[ast.expr] = []
         for argument in node.args:
             if isinstance(argument, ast.Starred):
@@ -549,34 +528,34 @@ class Values:
                 parts.append(argument.elt)
             else:
                 parts.append(argument)
-        values: list[Value | None] = []
+        values: list[Value] = []
         for part in parts:
             value = self._of(part, scope)
-            values += value.parts if value is not None and value.kind == "items" else [value]
-        classes = tuple(dict.fromkeys(one for value in values if value for one in value.classes))
+            values += value.parts if value.kind == "items" else [value]
+        classes = tuple(dict.fromkeys(one for value in values for one in value.classes))
+        is_plain = bool(values) and all(value.kind == "layer" for value in values)
         if dotted == _SEQUENTIAL:
-            is_plain = bool(values) and all(_is(value, "layer") for value in values)
-            return LAYER if is_plain else Value("instance", classes=classes) if classes else None
-        if values and all(_is(value, "layer") for value in values):
+            return LAYER if is_plain else Value("instance", classes=classes) if classes else UNKNOWN
+        if is_plain:
             return Value("layers", parts=(LAYER,))
-        return Value("layers", classes=classes) if classes else None
+        return Value("layers", classes=classes) if classes else UNKNOWN
 
-    def _method(self, node: ast.Call, scope: Scope) -> Value | None:
+    def _method(self, node: ast.Call, scope: Scope) -> Value:
         assert isinstance(node.func, ast.Attribute)
         name, receiver = node.func.attr, node.func.value
         value = self._of(receiver, scope)
         if value == _BOTTOM:
             return _BOTTOM
-        if value is not None and value.kind in ("instance", "layer", "recurrent") and name in UNWRAPPED:
+        if value.kind in ("instance", "layer", "recurrent") and name in UNWRAPPED:
             return value
-        if value is not None and value.kind == "items" and name == "values" and not node.args:
+        if value.kind == "items" and name == "values" and not node.args:
             return replace(value, keys=())
         is_only = name in self._only_tensors or self._has_dim(node)
         is_only = is_only and self._program.dotted(receiver, scope) is None and self.owner(receiver, scope) is None
         is_cast = isinstance(receiver, ast.Compare) and name in ("bool", "float", "int", "long", "double", "half")
-        is_proved = value == COMPARED or (value is None and (is_cast or is_only))
-        if not _is(value, "tensor") and not is_proved:
-            return None
+        is_proved = value.kind in ("tensor", "compared") or (value == UNKNOWN and (is_cast or is_only))
+        if not is_proved:
+            return UNKNOWN
         if name in ("all", "any", "logical_not") and not node.args and not node.keywords:
             return MASK if name == "logical_not" else TENSOR
         if name in torch_names.BOOLEAN_METHODS:
@@ -586,12 +565,12 @@ class Values:
         if name in torch_names.INTEGER_METHODS:
             return INTEGERS
         if name in ("max", "min"):
-            return TENSOR if not node.args and not node.keywords else TENSORS if _is_dim(node) else None
+            return TENSOR if not node.args and not node.keywords else TENSORS if _is_dim(node) else UNKNOWN
         if name in torch_names.TUPLE_METHODS:
             return TENSORS
-        return TENSOR if name in torch_names.TENSOR_METHODS else None
+        return TENSOR if name in torch_names.TENSOR_METHODS else UNKNOWN
 
-    def _operation(self, left: ast.expr, right: ast.expr, op: ast.operator, scope: Scope) -> Value | None:
+    def _operation(self, left: ast.expr, right: ast.expr, op: ast.operator, scope: Scope) -> Value:
         one, other = self._of(left, scope), self._of(right, scope)
         if _BOTTOM in (one, other):
             return _BOTTOM
@@ -600,37 +579,32 @@ class Values:
         # With a tensor on the left, the result is a tensor or the line fails.
         if isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)) and one == COMPARED:
             return COMPARED
-        is_tensor = _is(one, "tensor") or (_is(other, "tensor") and one == NUMBER)
+        is_tensor = one.kind == "tensor" or (other.kind == "tensor" and one == NUMBER)
         if not is_tensor:
-            return None
+            return UNKNOWN
         return MASK if one == other == MASK and isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)) else TENSOR
 
-    def _comparison(self, left: ast.expr, right: ast.expr, op: ast.cmpop, scope: Scope) -> Value | None:
+    def _comparison(self, left: ast.expr, right: ast.expr, op: ast.cmpop, scope: Scope) -> Value:
         one, other = self._of(left, scope), self._of(right, scope)
         if _BOTTOM in (one, other):
             return _BOTTOM
-        known = (_is(one, "tensor"), _is(other, "tensor"))
+        if "tensor" not in (one.kind, other.kind):
+            return UNKNOWN
         if isinstance(op, _ORDER):
-            return MASK if any(known) else None
+            return MASK
         # Comparing a tensor with None, a string or a list by == is just False.
-        if isinstance(op, _EQUAL) and any(known):
-            are_plain = all(_is(value, "tensor") or value == NUMBER for value in (one, other))
-            return MASK if are_plain else COMPARED
-        return None
+        are_plain = {one.kind, other.kind} <= {"tensor", "number"}
+        return (MASK if are_plain else COMPARED) if isinstance(op, _EQUAL) else UNKNOWN
 
 
 def _held(value: Value) -> Value:
-    return value.parts[0] if value.parts and value.parts[0] else Value("instance", classes=value.classes)
+    return value.parts[0] if value.parts else Value("instance", classes=value.classes)
 
 
 def _may_be_none(name: str, scope: Scope) -> bool:
     """Whether a parameter has None as its default, as in ``x: Tensor = None``, whatever its annotation."""
     default = _default(name, scope)
     return isinstance(default, ast.Constant) and default.value is None
-
-
-def _is(value: Value | None, kind: Kind) -> bool:
-    return value is not None and value.kind == kind
 
 
 def _is_dim(node: ast.Call) -> bool:
@@ -640,39 +614,26 @@ def _is_dim(node: ast.Call) -> bool:
     return any(keyword.arg == "dim" for keyword in node.keywords)
 
 
-def _joined(values: Sequence[Value | None]) -> Value | None:
-    """What all of them are; None if they differ in more than a tensor's dtype or an instance's class."""
+def _joined(values: Sequence[Value]) -> Value:
+    """What all of them are; unknown if they differ in more than a tensor's dtype or an instance's class."""
     known = [value for value in values if value != _BOTTOM]
-    if not known:
-        return _BOTTOM if values else None
+    if len(known) <= 1:
+        return known[0] if known else _BOTTOM if values else UNKNOWN
     first = known[0]
-    if first is None or any(value is None or value.kind != first.kind for value in known):
-        return None
-    same = [value for value in known if value is not None]
-    dtype = first.dtype if all(value.dtype == first.dtype for value in same) else None
-    classes = tuple(dict.fromkeys(one for value in same for one in value.classes))
-    functions = tuple(dict.fromkeys(one for value in same for one in value.functions))
+    if any(value.kind != first.kind for value in known):
+        return UNKNOWN
     if first.kind == "tuple":
-        if any(len(value.parts) != len(first.parts) for value in same):
-            return None
-        parts = tuple(_joined(column) for column in zip(*(value.parts for value in same), strict=True))
-        return Value("tuple", parts=parts)
-    if len(same) == 1:
-        return first
-    held = tuple(dict.fromkeys(part for value in same for part in value.parts))
-    return Value(first.kind, dtype, classes, functions, held)
-
-
-def _always_returns(body: list[ast.stmt]) -> bool:
-    match body[-1]:
-        case ast.Return() | ast.Raise():
-            return True
-        case ast.If(body=then, orelse=orelse):
-            return bool(orelse) and _always_returns(then) and _always_returns(orelse)
-        case ast.With(body=inner):
-            return _always_returns(inner)
-        case _:
-            return False
+        if any(len(value.parts) != len(first.parts) for value in known):
+            return UNKNOWN
+        return Value(
+            "tuple", parts=tuple(_joined(column) for column in zip(*(value.parts for value in known), strict=True))
+        )
+    dtype = first.dtype if all(value.dtype == first.dtype for value in known) else None
+    classes, functions, parts = (
+        tuple(dict.fromkeys(one for value in known for one in getattr(value, name)))
+        for name in ("classes", "functions", "parts")
+    )
+    return Value(first.kind, dtype, classes, functions, parts)
 
 
 def _argument(call: ast.Call, name: str, scope: Scope) -> ast.expr | None:
@@ -701,22 +662,6 @@ def _is_dimension(node: ast.expr) -> bool:
     except ValueError:
         return False
     return type(value) is int or (isinstance(value, tuple | list) and all(type(one) is int for one in value))
-
-
-def _registered(info: ClassInfo) -> frozenset[str]:
-    """The names of buffers: ``self.register_buffer(name, …)`` with something other than ``None``."""
-    return frozenset(
-        node.args[0].value
-        for method in info.methods.values()
-        for node in ast.walk(method.node)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "register_buffer"
-        and len(node.args) >= 2
-        and isinstance(node.args[0], ast.Constant)
-        and isinstance(node.args[0].value, str)
-        and not (isinstance(node.args[1], ast.Constant) and node.args[1].value is None)
-    )
 
 
 def _is_self(node: ast.expr, scope: Scope) -> bool:
