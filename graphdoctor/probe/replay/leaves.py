@@ -44,11 +44,11 @@ def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[
     signature = signature_of(function)
     parameters = [] if signature is None else list(signature.parameters.values())
     choices = {parameter.name: _choices(parameter, function) for parameter in parameters}
-    given = list(_given(call, function))
-    names = [name for _, name, _ in given]
+    passed = list(given(call, function))
+    names = [name for _, name, _ in passed]
     leaves = [
         dataclasses.replace(leaf, choices=choices.get(leaf.expression, ()))
-        for path, name, value in given
+        for path, name, value in passed
         for leaf in _walk(value, path, name, 0, of_callables=of_callables)
     ]
     for parameter in parameters:
@@ -92,14 +92,18 @@ def replaced(call: Call, path: tuple[Step, ...], change: Callable[[Any], Any]) -
 
 
 def replaced_in(value: Any, path: Sequence[Step], change: Callable[[Any], Any], *, in_place: bool = False) -> Any:  # noqa: ANN401
-    """A value with what a path leads to changed; on the way, copies, or the same objects where they can be changed."""
+    """A value with what a path leads to changed; on the way, copies, or the same objects where they can be changed.
+
+    The value itself, if the change changes nothing.
+    """
     if not path:
         return change(value)
     (kind, key), rest = path[0], path[1:]
     is_attribute = kind == "attribute"
-    item = getattr(value, key) if is_attribute else value.get(key) if isinstance(value, Mapping) else value[key]
+    # An omitted argument is None.
+    item = value.get(key) if isinstance(value, Mapping) and not is_attribute else item_at(value, path[0])
     changed = replaced_in(item, rest, change, in_place=in_place)
-    if in_place and changed is item:
+    if changed is item:
         return value
     if not is_attribute and isinstance(value, tuple):
         items = [changed if index == key else other for index, other in enumerate(value)]
@@ -112,7 +116,14 @@ def replaced_in(value: Any, path: Sequence[Step], change: Callable[[Any], Any], 
     return whole
 
 
-def _given(call: Call, function: Any) -> Iterator[tuple[tuple[Step, Step], str, Any]]:  # noqa: ANN401
+def item_at(value: Any, step: Step) -> Any:  # noqa: ANN401
+    """What a step leads to."""
+    kind, key = step
+    return getattr(value, key) if kind == "attribute" else value[key]
+
+
+def given(call: Call, function: Any) -> Iterator[tuple[tuple[Step, Step], str, Any]]:  # noqa: ANN401
+    """A call's arguments, each with its path from ``[args, kwargs]`` and the name that the function has for it."""
     args, kwargs = call
     names = argument_names(function, len(args))
     names += [f"args[{index}]" for index in range(len(names), len(args))]
@@ -145,7 +156,7 @@ Alike = Literal["sizes", "kinds"]
 
 def named_leaves(call: Call, function: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
     """The leaves of a call's arguments, in torch's order, by the parameter's name and the path in it."""
-    for _, name, value in _given(call, function):
+    for _, name, value in given(call, function):
         for path, leaf in torch_api.tree_leaves_with_path(value):
             yield f"{name}{path}", leaf
 

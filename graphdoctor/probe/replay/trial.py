@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from ..target.targets import Call, set_up, signature_of
 from ..torch_private import torch_inductor
 from .arguments import resized
 from .comparing import attribute_of, compared, differing_names, is_different
-from .leaves import Step, replaced_in
+from .leaves import Step, given, item_at, replaced_in
 from .results import AFTER_CALLS, Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 from .rounding import Rounding, Shaken
 
@@ -94,28 +95,13 @@ class Trial:
         """A call as the remedy wants it."""
         if self._is_float64 or self._shaken is not None:
             self._convert(State(None, call).tensors)
-        changes: dict[str, Callable[[Any], Any]] = {
-            "tensors": _as_tensor,
-            "contiguous": torch.Tensor.contiguous,
-            "on_device": lambda value: value.to("cuda") if isinstance(value, torch.Tensor) else value,
-        }
-        for kind, change in changes.items():
-            for source in self.plan.get(kind, ()):
-                call = self._replaced(call, source, change)
-        for source in self.plan.get("buffers", ()):
-            call = self._replaced(call, source, partial(self._buffered, source))
-        for source in self.plan.get("static", ()):
-            if isinstance(value := self._value(call, source), torch.Tensor):
-                torch._dynamo.mark_static_address(value)
-        for source, dim, size in self.plan.get("sizes", ()):
-            if _taken_apart(source)[0] not in self._names(call):
-                raise TargetError(f"{source} isn't an argument of the call")
-            call = self._replaced(call, source, partial(_resized, dim=dim, size=size))
-        for source, dim in self.plan.get("marks", ()):
-            value = self._value(call, source)
-            # A cache that is still empty has no such tensor; a size of 0 or 1 can't be dynamic, and torch refuses it.
-            if isinstance(value, torch.Tensor) and dim < value.ndim and value.shape[dim] > 1:
-                torch._dynamo.mark_dynamic(value, dim)
+        plan = self.plan
+        changes = [(source, change) for kind, change in _CHANGES.items() for source in plan.get(kind, ())]
+        changes += [(source, partial(self._buffered, source)) for source in plan.get("buffers", ())]
+        changes += [(source, partial(_resized, dim=dim, size=size)) for source, dim, size in plan.get("sizes", ())]
+        changes += [(source, partial(_marked, dim=dim)) for source, dim in plan.get("marks", ())]
+        for source, change in changes:
+            call = self._replaced(call, source, change)
         return call
 
     def _buffered(self, source: str, value: Any) -> Any:  # noqa: ANN401
@@ -124,58 +110,37 @@ class Trial:
             return value
         kept = self._buffers.get(source)
         if kept is None or (kept.shape, kept.dtype, kept.device) != (value.shape, value.dtype, value.device):
-            kept = self._buffers[source] = value.clone()
-            torch._dynamo.mark_static_address(kept)
+            kept = self._buffers[source] = _static(value.clone())
         else:
             kept.copy_(value)
         return kept
 
-    def _names(self, call: Call) -> dict[str, Any]:
-        if self._signature is None:
-            raise TargetError("the names of the arguments are unknown")
-        bound = self._signature.bind(*call[0], **call[1])
-        bound.apply_defaults()
-        return bound.arguments
-
-    def _value(self, call: Call, source: str) -> Any:  # noqa: ANN401
-        """What a source stands for in a call's arguments, or in the module that is called; None if it isn't there."""
-        name, steps = _taken_apart(source)
-        names = self._names(call)
-        if name == "self" and name not in names and isinstance(self._function, torch.nn.Module):
-            names = {name: self._function}
-        if name not in names:
-            raise TargetError(f"{source} isn't an argument of the call")
-        value = names[name]
-        try:
-            for kind, key in steps:
-                value = getattr(value, key) if kind == "attribute" else value[key]
-        except (AttributeError, KeyError, IndexError, TypeError):
-            return None
-        return value
-
     def _replaced(self, call: Call, source: str, change: Callable[[Any], Any]) -> Call:
-        name, steps = _taken_apart(source)
-        if self._signature is None or any(kind == "attribute" for kind, _ in steps):
+        """A call with what a source stands for changed, in its arguments or in the module that is called."""
+        match = _ARGUMENT.fullmatch(source)
+        parameters = {} if self._signature is None else self._signature.parameters
+        whole: Any = [*call]
+        if match is not None and match[1] == "self" not in parameters:
+            whole, path = self._function, _steps(match[2])
+        elif match is None or match[1] not in parameters:
+            raise TargetError(f"{source} isn't an argument of the call")
+        else:
+            path = _path(call, list(parameters.values()), match[1], _steps(match[2]))
+        try:
+            reduce(item_at, path, whole)
+        except (AttributeError, KeyError, IndexError, TypeError):
+            return call  # a default, or something in a cache that is still empty
+        changed = replaced_in(whole, path, change)
+        if changed is whole:
+            return call
+        if whole is self._function or any(kind == "attribute" for kind, _ in path):
             raise TargetError(f"{source} can't be replaced in the call")
-        args, kwargs = call
-        if name in kwargs:
-            return args, {**kwargs, name: replaced_in(kwargs[name], steps, change)}
-        bound = self._signature.bind(*args, **kwargs)
-        if name not in bound.arguments:
-            return call  # the default: no other value in this call
-        position = list(self._signature.parameters).index(name)
-        if not steps and position < len(args) and bound.arguments[name] is args[position]:
-            return (*args[:position], change(args[position]), *args[position + 1 :]), kwargs
-        bound.arguments[name] = replaced_in(bound.arguments[name], steps, change)
-        return bound.args, dict(bound.kwargs)
+        args, kwargs = changed
+        return args, kwargs
 
     def begin_call(self, call: Call) -> None:
         """Keep copies of a call's arguments, to see whether it mutates them."""
-        try:
-            named = self._names(call)
-        except (TargetError, TypeError):
-            named = {"args": call[0], "kwargs": call[1]}
-        self._arguments = tensors_in(named)
+        self._arguments = tensors_in({name: value for _, name, value in given(call, self._function)})
         self._copies = copies_of(self._arguments)
 
     @contextlib.contextmanager
@@ -297,14 +262,24 @@ def _loaded(path: str | None) -> Results | None:
     return Results.load(Path(path)) if path is not None and Path(path).exists() else None
 
 
-def _taken_apart(source: str) -> tuple[str, list[Step]]:
-    if (match := _ARGUMENT.fullmatch(source)) is None:
-        raise TargetError(f"{source} isn't an argument of the call")
-    found = _STEP.findall(match[2])
-    return match[1], [
+def _steps(text: str) -> list[Step]:
+    return [
         ("attribute", attribute) if attribute else ("item", int(index) if index else key)
-        for key, index, attribute in found
+        for key, index, attribute in _STEP.findall(text)
     ]
+
+
+def _path(call: Call, parameters: Sequence[Parameter], name: str, steps: list[Step]) -> list[Step]:
+    """Where an argument is in a call."""
+    if name in call[1]:
+        return [("item", 1), ("item", name), *steps]
+    position = next(place for place, parameter in enumerate(parameters) if parameter.name == name)
+    match parameters[position].kind:
+        case Parameter.VAR_KEYWORD:
+            return [("item", 1), *steps]
+        case Parameter.VAR_POSITIONAL if steps:
+            return [("item", 0), ("item", position + steps[0][1]), *steps[1:]]
+    return [("item", 0), ("item", position), *steps]
 
 
 def _resized(value: Any, *, dim: int, size: int) -> Any:  # noqa: ANN401
@@ -313,5 +288,27 @@ def _resized(value: Any, *, dim: int, size: int) -> Any:  # noqa: ANN401
     return resized(value, dim, size)
 
 
+def _marked(value: Any, *, dim: int) -> Any:  # noqa: ANN401
+    # A size of 0 or 1 can't be dynamic, and torch refuses it.
+    if isinstance(value, torch.Tensor) and dim < value.ndim and value.shape[dim] > 1:
+        torch._dynamo.mark_dynamic(value, dim)
+    return value
+
+
+def _static(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, torch.Tensor):
+        torch._dynamo.mark_static_address(value)
+    return value
+
+
 def _as_tensor(value: Any) -> Any:  # noqa: ANN401
     return torch.tensor(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+_CHANGES: dict[str, Callable[[Any], Any]] = {
+    "tensors": _as_tensor,
+    "contiguous": torch.Tensor.contiguous,
+    "on_device": lambda value: value.to("cuda") if isinstance(value, torch.Tensor) else value,
+    "static": _static,
+}
+"""What is done to arguments, by the key of their sources."""
