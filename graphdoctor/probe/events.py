@@ -16,15 +16,15 @@ from ..facts.run import PhaseKind
 
 
 class EventFile:
-    """Appends events to a file; one that can't be written (a full disk) never raises into the program.
+    """Appends events to a file, None for nowhere; a full disk never raises into the program.
 
     Raises:
         OSError: It can't be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         # Unbuffered bytes: a line is in the kernel when write() returns, whatever kills the process next.
-        self._stream = path.open("ab", buffering=0)
+        self._stream = None if path is None else path.open("ab", buffering=0)
         self._lock = threading.Lock()
         self._phase = ""
         self._kind: PhaseKind = "importing torch"
@@ -35,7 +35,7 @@ class EventFile:
         """Append one event: a fact, what no fact holds, or both."""
         line = (json_text({"event": name, **({} if fact is None else vars(fact)), **fields}) + "\n").encode()
         with self._lock:
-            if self.error is not None:
+            if self._stream is None or self.error is not None:
                 return
             try:
                 while line:
@@ -45,7 +45,8 @@ class EventFile:
 
     def close(self) -> None:
         """Close the file."""
-        self._stream.close()
+        if self._stream is not None:
+            self._stream.close()
 
     def phase(self, kind: PhaseKind, text: str | None = None, **known: int) -> None:
         """Report what begins now; ``text``: of a variation; ``index``: of a call."""

@@ -97,13 +97,13 @@ class RecompileRecorder:
         self.failures: Counter[str] = Counter()
         """Exceptions that were survived here, by type name; the session reports them as a gap."""
 
-    def install(self) -> str | None:
-        """Begin to listen; what is lost with this torch, or None."""
-        try:
-            self._undos = torch_guards.watch_guards(on_built=self._on_built, on_recompile=self._on_recompile)
-        except (ImportError, AttributeError) as error:
-            return f"This torch has no {error}: the causes of recompiles come from torch's text alone."
-        return None
+    def install(self) -> None:
+        """Begin to listen.
+
+        Raises:
+            AttributeError, ImportError: This torch lacks a place of the hooks.
+        """
+        self._undos = torch_guards.watch_guards(on_built=self._on_built, on_recompile=self._on_recompile)
 
     def uninstall(self) -> None:
         """Stop listening."""

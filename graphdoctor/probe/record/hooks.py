@@ -33,8 +33,8 @@ class Hooks:
         with hooking(events, "compiles after a change of torch's trace logger"):
             self.keeper.install()
         self._recompiles = RecompileRecorder(self.listener)
-        if (lost := self._recompiles.install()) is not None:
-            events.gap("recompile_causes", lost)
+        with hooking(events, "the causes of recompiles"):
+            self._recompiles.install()
 
     def report_failures(self) -> None:
         """Report what raised in our own handlers and what never reached them, usually nothing."""

@@ -97,10 +97,10 @@ def hook_gap(what: str, error: Exception) -> Gap:
 
 @contextlib.contextmanager
 def hooking(events: EventFile, what: str) -> Iterator[None]:
-    """A hook that can't be installed in this torch becomes a gap."""
+    """A hook that can't be installed in this torch becomes a gap; no error of ours may reach the program."""
     try:
         yield
-    except (ImportError, AttributeError, KeyError) as error:
+    except Exception as error:  # noqa: BLE001 - see the docstring
         events.gap(*hook_gap(what, error))
 
 

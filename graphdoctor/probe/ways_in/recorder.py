@@ -6,12 +6,11 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ...facts.base import Fact
 from ...facts.recording import CompileCall
 from ..events import EventFile
 from ..file_names import TRACE_FOLDER
@@ -21,9 +20,17 @@ from ..record.compile_calls import compile_call, compiled_name, compiled_root
 from ..record.files import ProgramFiles
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
-from ..record.reports import describe_environment, device_name, failure_gaps, hook_gap, unrecorded_gap
+from ..record.reports import (
+    CompileSwitches,
+    describe_environment,
+    device_name,
+    failure_gaps,
+    hooking,
+    report_config,
+    report_float32_precision,
+    unrecorded_gap,
+)
 from ..torch_private import torch_api, torch_hooks, torch_trace
-from ..torch_private.torch_config import changed_config, float32_precision
 from ..torch_private.torch_trace import TraceKeeper
 from ..wire import RunChange
 from .script import append, last_error
@@ -38,13 +45,14 @@ class Recorder:
         self._event_path = event_path
         self._change = change
         self._pid = os.getpid()
-        self._events = EventFile(Path(event_path)) if is_main else None
-        files = ProgramFiles(next(iter(sys.argv), None))
-        self._listener = TraceListener(self._on_compile, files, on_limit=self._on_limit)
+        self._events = EventFile(Path(event_path) if is_main else None)
+        self._listener = TraceListener(
+            self._on_compile, ProgramFiles(next(iter(sys.argv), None)), on_limit=self._on_limit
+        )
         self._keeper = TraceKeeper(self._listener, self._trace_folder)
         self._recompiles = RecompileRecorder(self._listener)
         self._describe_graph = GraphDescriber(self._listener.want_file)
-        self._watcher: CallWatcher | None = None
+        self._watcher = CallWatcher(self._write_artifact)
         self._steps: BackwardSteps | None = None
         self._has_compiled = self._is_rank = False
         self._unwritten_calls: list[CompileCall] = []
@@ -52,15 +60,18 @@ class Recorder:
             "torch": [("listening to the trace", self._listen), ("the time of a step", self._time_steps)],
             "torch._dynamo.convert_frame": [
                 ("compiles after a change of torch's trace logger", self._keep_listening),
-                ("the causes of recompiles", self._record_recompiles),
+                ("the causes of recompiles", self._recompiles.install),
             ],
             "torch._dynamo.eval_frame": [
                 ("compiles inside DistributedDataParallel", self._compile_inside_ddp),
-                ("coverage and the time of steady calls", self._watch_calls),
+                ("coverage and the time of steady calls", lambda: self._watcher.install_calls(_compiled_at)),
             ],
             "torch._dynamo.output_graph": [
-                ("the operations and inputs of graphs", self._watch_graphs),
-                ("how much of a call runs in graphs", self._count_graphs),
+                (
+                    "the operations and inputs of graphs",
+                    lambda: torch_hooks.watch_graphs(before=self._describe_graph, after=self._write_graph),
+                ),
+                ("how much of a call runs in graphs", self._watcher.install_graphs),
             ],
             "torch._inductor.compiler_bisector": [
                 ("where torch.compile was called", lambda: torch_hooks.watch_compile_calls(self._on_compile_call))
@@ -70,23 +81,8 @@ class Recorder:
     def hook(self, module: str) -> None:
         """Install what needs a module of torch's, which has been imported."""
         for what, install in self._hooks[module]:
-            with self._surviving(what):
+            with hooking(self._events, what):
                 install()
-
-    @contextlib.contextmanager
-    def _surviving(self, what: str) -> Iterator[None]:
-        """An error of ours must never reach the program; it becomes a gap."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - see the docstring
-            self._gap(hook_gap(what, error))
-
-    def _gap(self, gap: tuple[str, str]) -> None:
-        self._write("gap", kind=gap[0], message=gap[1])
-
-    def _write(self, name: str, fact: Fact | None = None, /, **fields: object) -> None:
-        if self._events is not None:
-            self._events.write(name, fact, **fields)
 
     # A forked process has another keeper.
 
@@ -96,7 +92,7 @@ class Recorder:
     # What is hooked.
 
     def _listen(self) -> None:
-        self._write("environment", describe_environment(None))
+        self._events.write("environment", describe_environment(None))
         # Which rank this is, so that one that compiles nothing, and writes no log, isn't forgotten.
         rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
         if not self._is_main and rank.isdecimal() and world_size.isdecimal() and int(world_size) > 1:
@@ -111,34 +107,16 @@ class Recorder:
         # Before logging's own exit function, which was registered earlier, closes the trace log.
         atexit.register(self._write_last)
 
+    def _keep_listening(self) -> None:
+        self._keeper.install()
+
     def _time_steps(self) -> None:
         if self._change is not None:
             self._steps = BackwardSteps()
 
-    def _keep_listening(self) -> None:
-        # The module has set up its loggers.
-        self._keeper.restore()
-        self._keeper.install()
-
-    def _record_recompiles(self) -> None:
-        if (lost := self._recompiles.install()) is not None:
-            self._gap(("recompile_causes", lost))
-
     def _compile_inside_ddp(self) -> None:
         if self._change is not None and self._change["compile_inside_ddp"]:
             torch_hooks.compile_inside_ddp()
-
-    def _watch_calls(self) -> None:
-        watcher = CallWatcher(self._write_artifact)
-        watcher.install_calls(_compiled_at)
-        self._watcher = watcher
-
-    def _watch_graphs(self) -> None:
-        torch_hooks.watch_graphs(before=self._describe_graph, after=self._write_graph)
-
-    def _count_graphs(self) -> None:
-        if self._watcher is not None:
-            self._watcher.install_graphs()
 
     # What happens while torch compiles.
 
@@ -158,8 +136,7 @@ class Recorder:
                 self._write_compile_call(call)
 
     def _on_limit(self) -> None:
-        if self._watcher is not None:
-            self._watcher.on_compile()
+        self._watcher.on_compile()
 
     def _on_compile_call(self, frame: FrameType) -> None:
         call = compile_call(frame)
@@ -183,7 +160,7 @@ class Recorder:
 
     def _write_graph(self, artifact: dict[str, Any]) -> None:
         torch_api.write_artifact("graphdoctor_graph", artifact)
-        if self._watcher is not None and "index" in artifact and "tensor_op_count" in artifact:
+        if "index" in artifact and "tensor_op_count" in artifact:
             self._watcher.add_graph(artifact["index"], artifact["tensor_op_count"])
 
     # The end, here and in other processes.
@@ -198,8 +175,7 @@ class Recorder:
             return
         self._write_last_sources()
         with contextlib.suppress(Exception):
-            if self._watcher is not None:
-                self._watcher.end()
+            self._watcher.end()
         with contextlib.suppress(Exception):
             if self._steps is not None:
                 self._write_artifact("graphdoctor_steps", self._steps.seen())
@@ -211,7 +187,7 @@ class Recorder:
         """Become the recorder of this process; what the parent hasn't written yet remains the parent's."""
         self._pid = os.getpid()
         self._is_main = self._has_compiled = False
-        self._events = None
+        self._events = EventFile(None)
         self._unwritten_calls = []
         with contextlib.suppress(Exception):
             self._describe_graph.count = 0
@@ -222,25 +198,21 @@ class Recorder:
             self._keeper.restore()
             if "torch._dynamo.convert_frame" in sys.modules:
                 self._keeper.install()
-            if self._watcher is not None:
-                self._watcher.begin_in_fork()
+            self._watcher.begin_in_fork()
 
     def write_last_facts(self) -> None:
         """Write what is only known at the end of the main process."""
         if (name := device_name()) is not None:
-            self._write("environment", describe_environment(name))
+            self._events.write("environment", describe_environment(name))
         for gap in failure_gaps(self._listener, self._recompiles, self._keeper):
-            self._gap(gap)
+            self._events.gap(*gap)
         if "torch._dynamo" in sys.modules:
-            with self._surviving("torch's config"):
-                self._write("config", values=changed_config())
-            with self._surviving("what float32 computes with"):
-                if (precision := float32_precision()) is not None:
-                    self._write("float32_precision", precision)
-            for kind, value in torch_api.compile_switches():
-                self._write("compile_switch", kind=kind, value=value, call=None)
+            report_config(self._events)
+            with hooking(self._events, "what float32 computes with"):
+                report_float32_precision(self._events)
+            CompileSwitches(self._events).look()
             if reasons := torch_api.unrecorded_breaks():
-                self._gap(unrecorded_gap(reasons))
+                self._events.gap(*unrecorded_gap(reasons))
 
 
 def _compiled_at(function: object) -> CompiledAt:
