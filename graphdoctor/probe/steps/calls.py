@@ -26,10 +26,7 @@ from .workload import Workload
 def run(workload: Workload) -> bool:
     """Make the calls, and everything that is asked for after them; whether every call that was made came back."""
     workload.warm_up()
-    with contextlib.ExitStack() as closing:
-        lanes = Lanes(workload) if workload.request["lanes"] else None
-        if lanes is not None:
-            closing.callback(lanes.close)
+    with contextlib.closing(Lanes(workload)) if workload.request["lanes"] else contextlib.nullcontext() as lanes:
         return _run(workload, lanes)
 
 

@@ -21,7 +21,7 @@ from ..record.errors import message_of, type_name
 from ..record.files import is_user_file
 from ..record.listener import stack_entries
 from ..record.streams import kept_texts
-from ..replay.leaves import named_leaves
+from ..replay.leaves import given, named_leaves
 from ..replay.results import modules_of
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, plain_function, signature_of
@@ -75,7 +75,7 @@ class _Exporting:
         state, random = State(self._function, call), RandomState()
         request = self._workload.request
         seed_everything(request["seed"])
-        watch = torch_export.Specializations(self._user_stack)
+        watch = torch_export.Specializations(_user_stack)
         program, failure = None, None
         started = time.perf_counter()
         try:
@@ -86,17 +86,11 @@ class _Exporting:
                 program = torch.export.export(self._module, args, **arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - why torch refuses is the answer
             failure = self._failure(error)
-        found: dict[str, object] = {
-            "is_strict": self._is_strict,
-            "is_wrapped": self._is_wrapped,
-            "seconds": time.perf_counter() - started,
-            "line": self._line(call, shapes),
-            "failure": failure,
-            **{"op_count": None, "inputs": [], "constraints": [], "dims": []},
-        }
+        found: dict[str, object] = {"op_count": None, "inputs": [], "constraints": [], "dims": []}
+        seconds = time.perf_counter() - started
         if program is not None:
             nodes = (node for node in program.graph.nodes if node.op.startswith("call_"))
-            found |= {
+            found = {
                 "op_count": sum(getattr(node.target, "__name__", "") != "getitem" for node in nodes),
                 "inputs": _inputs(program),
                 "constraints": torch_export.guards_of(program),
@@ -105,7 +99,15 @@ class _Exporting:
             self._workload.compiled = self._exported = program.module()
         state.restore()
         random.restore()
-        self._workload.events.write("export", **found)
+        self._workload.events.write(
+            "export",
+            is_strict=self._is_strict,
+            is_wrapped=self._is_wrapped,
+            seconds=seconds,
+            line=self._line(call, shapes),
+            failure=failure,
+            **found,
+        )
         self._workload.listener.write_sources()
         return program is not None
 
@@ -179,10 +181,9 @@ class _Exporting:
         for index, source, leaf, shape in pairs:
             for dim in self._wanted(source, leaf):
                 found = torch_export.dim_range(program, shape[dim])
-                why = watch.found.get(f"{_torch_source(source)}.size()[{dim}]") or watch.found.get(
-                    # Strict export numbers the leaves (``torch/_dynamo/functional_export.py``, 2.13).
-                    f"L['flat_args'][{index}].size()[{dim}]"
-                )
+                # Strict export numbers the leaves (``torch/_dynamo/functional_export.py``, 2.13).
+                sources = (re.sub(r"^(\w*)", r"L['\1']", source), f"L['flat_args'][{index}]")
+                why = next(filter(None, (watch.found.get(f"{name}.size()[{dim}]") for name in sources)), None)
                 record: dict[str, object] = {"source": source, "dim": dim, "size": leaf.shape[dim]}
                 record |= {"is_dynamic": found is not None, "stack": []}
                 if found is not None:
@@ -250,14 +251,6 @@ class _Exporting:
             self._workload.listener.want_source(entry["file"], entry["line"], entry["function"])
         return entries
 
-    def _user_stack(self) -> list[traceback.FrameSummary]:
-        frames = reversed(list(traceback.walk_stack(sys._getframe())))
-        return list(
-            traceback.StackSummary.extract(
-                (frame, line) for frame, line in frames if is_user_file(frame.f_code.co_filename)
-            )
-        )
-
     def _named_classes(self, message: str) -> list[NamedClass]:
         """Classes that a message names; strict export names those of results without their module."""
         found: dict[str, NamedClass] = {}
@@ -277,7 +270,7 @@ class _Exporting:
 
     def _line(self, call: Call, shapes: dict[str, Any] | None) -> str:
         args, kwargs = call
-        names = _argument_names(args, self._signature)
+        names = [name for _, name, _ in given(call, self._function)][: len(args)]
         name = "wrapper" if self._is_wrapped else _MODEL
         parts = [name, f"({', '.join(names)}{',' * (len(names) == 1)})"]
         if kwargs:
@@ -304,18 +297,8 @@ def _wrapping(function: Any) -> Iterator[str]:  # noqa: ANN401
     yield f"wrapper.forward = {_MODEL}.{called}" if owner is not None else f"wrapper.forward = {called}"
 
 
-def _argument_names(args: tuple[Any, ...], signature: inspect.Signature | None) -> list[str]:
-    parameters = [] if signature is None else list(signature.parameters.values())
-    names = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    rest = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "args")
-    return names[: len(args)] if len(args) <= len(names) else [*names, f"*{rest}"]
-
-
-def _torch_source(source: str) -> str:
-    """Torch's name of a value of an argument, such as ``L['d']['k']``."""
-    name = re.match(r"\w*", source)
-    head = name[0] if name is not None else source
-    return f"L[{head!r}]{source[len(head) :]}"
+def _user_stack() -> list[traceback.FrameSummary]:
+    return torch_api.stack_of(frame for frame in torch_api.frames_outwards() if is_user_file(frame.f_code.co_filename))
 
 
 def _inputs(program: ExportedProgram) -> list[ExportInput]:

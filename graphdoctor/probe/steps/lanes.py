@@ -20,8 +20,10 @@ from itertools import islice
 
 import torch
 
+from ...facts.wording import listed
 from ..measure.compile_watch import CompileWatch, TimedCompile
 from ..measure.coverage import BACKWARD_RANGE, CALL_RANGE, CutCall, cut_profile, cut_timeline, profiled
+from ..measure.timing import settle
 from ..record.describe import arguments_text
 from ..target.snapshot import FreshCopies, RandomState, State
 from ..target.targets import Call
@@ -35,10 +37,9 @@ _MAX_KEPT_BYTES = 2**30
 _BUDGET_S = 10.0
 """Seconds for the repetition, beside three times what the calls took."""
 
-_MAX_WARM_UPS = 6
 _STEADY_CALLS = 5
 _STEADY_S = 2.0
-_MAX_NAMED = 4
+_COMPILING = "the last call keeps compiling when it is repeated"
 
 
 @dataclass(frozen=True)
@@ -149,22 +150,18 @@ class Lanes:
             self._gap(f"Only {_MAX_LANES} of {len(self._made)} calls have a time axis: calls that compile come first.")
 
     def _profile_steady_call(self, call: Call) -> None:
+        settling = settle(lambda: self._workload.make_again(call), lambda: self._workload.activity)
         # Also the compiles of repetitions that other measurements made.
-        is_over_limit = self._compiles.taken().is_over_limit
-        for _ in range(_MAX_WARM_UPS):
-            self._workload.make_again(call, backward_range=BACKWARD_RANGE)
-            again = self._compiles.taken()
-            is_over_limit |= again.is_over_limit
-            if not again.spans:
-                break
-        if is_over_limit:
+        if self._compiles.taken().is_over_limit:
             raise _NotRepeatedError("the last call recompiled each time it was repeated, up to the recompile limit")
+        if not settling.is_settled:
+            raise _NotRepeatedError(_COMPILING)
         cuts: list[CutCall] = []
         ends = time.perf_counter() + _STEADY_S
         while not cuts or (len(cuts) < _STEADY_CALLS and time.perf_counter() < ends):
             cuts.append(self._profile(call))
             if self._compiles.taken().spans:
-                raise _NotRepeatedError("the last call keeps compiling when it is repeated")
+                raise _NotRepeatedError(_COMPILING)
         self._write(None, sorted(cuts, key=lambda cut: cut.duration_us)[len(cuts) // 2])
 
     def _repeat_calls(self, wanted: list[int]) -> None:
@@ -206,11 +203,8 @@ class Lanes:
             self._workload.make_again(call, backward_range=BACKWARD_RANGE)
         compiles = self._compiles.taken().spans
         compile_ids, graphs = _frames(compiles), self._graphs_from(known)
-        if len(compile_ids) != len(made.compile_ids):
-            counts = f"{len(compile_ids)} instead of {len(made.compile_ids)}"
-            raise _NotRepeatedError(f"call {index} made a different number of compiles ({counts})")
-        if len(graphs) != len(made.graphs):
-            raise _NotRepeatedError(f"call {index} compiled a different number of graphs")
+        if (len(compile_ids), len(graphs)) != (len(made.compile_ids), len(made.graphs)):
+            raise _NotRepeatedError(f"call {index} made a different number of compiles or graphs")
         self._compile_of |= zip(compile_ids, made.compile_ids, strict=True)
         self._graph_of |= zip(graphs, made.graphs, strict=True)
         if cut is None or compiles:
@@ -235,8 +229,9 @@ class Lanes:
 
     def _report_lost(self, indexes: list[int], why: str) -> None:
         if indexes:
+            calls = listed([f"call {index}" for index in indexes])
             self._gap(
-                f"The time axis of {_calls_text(indexes)} shows no eager operations and no guard checks: when the "
+                f"The time axis of {calls} shows no eager operations and no guard checks: when the "
                 f"calls were repeated under the profiler, {why}."
             )
 
@@ -256,11 +251,3 @@ def _synchronize() -> None:
 
 def _frames(compiles: Iterable[TimedCompile]) -> tuple[str | None, ...]:
     return tuple(made.compile_id for made in compiles if made.is_frame)
-
-
-def _calls_text(indexes: list[int]) -> str:
-    if len(indexes) == 1:
-        return f"call {indexes[0]}"
-    if len(indexes) > _MAX_NAMED:
-        return f"{len(indexes)} calls from {indexes[0]} to {indexes[-1]}"
-    return f"calls {', '.join(map(str, indexes[:-1]))} and {indexes[-1]}"

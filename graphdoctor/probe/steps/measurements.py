@@ -37,7 +37,7 @@ _Found = TypeVar("_Found")
 
 _CALL_BUDGET_S = 2.0
 _UNSETTLED = "the last call compiles something each time it is repeated."
-_PROFILED = "the program runs a torch.profiler, and only one can run at a time"
+_PROFILED = "the program runs a profiler, and only one can run at a time"
 
 
 class _UnmeasuredError(Exception):
@@ -130,7 +130,7 @@ def _guards(workload: Workload, call: Call) -> None:
     make = partial(workload.forward, call)
     assert workload.compiled_code is not None
     if sys.getprofile() is not None:
-        raise _UnmeasuredError("the program runs a profiler, and only one can run at a time.")
+        raise _UnmeasuredError(f"{_PROFILED}.")
     with RandomState(), _steady(workload, make):
         times_us = [1e6 * seconds for seconds in time_calls(make, seconds=_CALL_BUDGET_S, most=200, least=5)]
         reason, searches = _PROFILED, None
