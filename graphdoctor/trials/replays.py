@@ -112,29 +112,29 @@ class Replays:
                 shutil.rmtree(folder / _COMPILED, ignore_errors=True)
         return read_recording(folder)
 
-    def serve_times(self, program: Program, name: str, backend: str, descriptor: int) -> str | None:
-        """Make the calls, then time the last one each time the other end of a socket asks, until the socket closes.
-
-        Inductor finds what it compiled when the same program was timed earlier. Nothing but timing finds that: a
-        compile whose time somebody counts must do its work. Returns why it failed, or None.
-        """
-        folder = self._new_folder(name)
-        request = self._changed(program, backend)
-        plan = {**self._plan(program, folder), **self._compiled_plan(program, backend), "timing": descriptor}
-        ended = self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor)
-        return None if ended.reason == "finished" else str(ended.message)
-
-    def serve_bench(
-        self, program: Program, name: str, descriptor: int, *, is_eager: bool, cache: Path, spec: Mapping[str, object]
+    def serve(
+        self,
+        program: Program,
+        name: str,
+        descriptor: int,
+        *,
+        backend: str | None = None,
+        is_eager: bool = False,
+        cache: Path | None = None,
+        spec: Mapping[str, object] = MappingProxyType({}),
     ) -> ProbeExit:
         """Run a program as its user would, and time its last call over a socket (``probe/steps/benched.py``).
 
-        It starts an interpreter of its own: a forked one has imported part of torch.compile already.
+        ``cache``: what Inductor finds on disk, where its start counts. Then it has an interpreter of its own, since a
+        forked one has imported part of torch.compile already. None for what it compiled when the same program was timed
+        earlier. Nothing but timing finds that: a compile whose time somebody counts must do its work.
         """
         folder = self._new_folder(name)
-        plan = {**self._plan(program, folder), "is_eager": is_eager, "compiled": str(cache), "bench": descriptor}
-        request = self._changed(program, None, spec)
-        return self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor, is_fresh=True)
+        compiled = self._compiled_plan(program, backend) if cache is None else {"compiled": str(cache)}
+        plan = {**self._plan(program, folder), **compiled, "is_eager": is_eager}
+        plan |= {"timing": descriptor, "is_start_timed": cache is not None}
+        request = replace(self._changed(program, backend, spec), measured=Measured(), trial=plan)
+        return self._record(request, folder, descriptor, is_fresh=cache is not None)
 
     def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
         """Run a function for each item, several at once; an interrupt stops the running ones."""

@@ -11,11 +11,12 @@ import json
 import socket
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from graphdoctor.facts.fixes import PairedTime, deciding
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.wording import speed_text
 from graphdoctor.trials.confidence import MIN_TURNS, change_of, interval, is_decided
 from graphdoctor.trials.program import Program
@@ -26,24 +27,22 @@ TURN_S = 0.04
 
 _MAX_S = 10.0
 
-E = TypeVar("E")
 
-
-class ServedProbe(Generic[E]):
+class ServedProbe:
     """A probe at the other end of a socket, from its start."""
 
-    def __init__(self, start: Callable[[int], E], pool: ThreadPoolExecutor) -> None:
+    def __init__(self, start: Callable[[int], ProbeExit], pool: ThreadPoolExecutor) -> None:
         ours, theirs = socket.socketpair()
         self._connection = ours
 
-        def run() -> E:
+        def run() -> ProbeExit:
             try:
                 return start(theirs.fileno())
             finally:
                 # The other end then stops waiting for an answer.
                 theirs.close()
 
-        self._ended: Future[E] = pool.submit(run)
+        self._ended = pool.submit(run)
         self._answers = ours.makefile(encoding="utf-8")
 
     def answer(self) -> dict[str, Any] | None:
@@ -68,7 +67,7 @@ class ServedProbe(Generic[E]):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
-    def end(self) -> E:
+    def end(self) -> ProbeExit:
         """Let it end, and wait for that; how it ended."""
         self.close()
         return self._ended.result()
@@ -77,12 +76,12 @@ class ServedProbe(Generic[E]):
 def time_pair(replays: Replays, before: Program, after: Program, name: str, *, backend: str) -> PairedTime | str:
     """Time two programs in turns; the times, or why there are none, as a clause."""
     with ThreadPoolExecutor(max_workers=2) as pool:
-        pair: list[ServedProbe[str | None]] = []
+        pair: list[ServedProbe] = []
         try:
             for program, which in ((before, "before"), (after, "after")):
-                start = partial(replays.serve_times, program, f"{name}-{backend}-{which}", backend)
+                start = partial(replays.serve, program, f"{name}-{backend}-{which}", backend=backend)
                 pair.append(ServedProbe(start, pool))
-            # Once the calls are made: the last one may compile something each time.
+            # Once the calls are made: they may compile something each time.
             steady = [bool((said := timed.answer()) and said["is_steady"]) for timed in pair]
             turns = _turns(*pair) if all(steady) else []
         except BaseException:
@@ -91,11 +90,11 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
         finally:
             for timed in pair:
                 timed.close()
-        errors = [error for timed in pair if (error := timed.end()) is not None]
+        errors = [str(ended.message) for timed in pair if (ended := timed.end()).reason != "finished"]
     if errors:
         return errors[0].rstrip(".")
     if not all(steady):
-        return "the last call never stops compiling"
+        return "the calls never stop compiling"
     if not all(plain and fixed for plain, fixed in turns):
         return "the call is too short to time"
     if len(turns) < MIN_TURNS:
@@ -130,7 +129,7 @@ def _certain(times: Sequence[PairedTime], wanted: str) -> str | None:
     return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
 
 
-def _turns(before: ServedProbe[Any], after: ServedProbe[Any]) -> list[tuple[float, float]]:
+def _turns(before: ServedProbe, after: ServedProbe) -> list[tuple[float, float]]:
     """The median times of both in each turn, in microseconds; they take turns going first."""
     found: list[tuple[float, float]] = []
     spent_s = 0.0
@@ -140,7 +139,7 @@ def _turns(before: ServedProbe[Any], after: ServedProbe[Any]) -> list[tuple[floa
         for timed in (after, before) if is_swapped else (before, after):
             if (answer := timed.ask({"seconds": TURN_S})) is None:
                 return found
-            times.append(float(answer["median_us"]))
+            times.append(statistics.median(answer["times_us"]))
         plain, fixed = reversed(times) if is_swapped else times
         found.append((plain, fixed))
         if not all(times) or is_decided([fixed / plain for plain, fixed in found]):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import threading
 from collections.abc import Callable
 from math import inf
-from typing import Any
 
 import pytest
 
@@ -141,57 +138,19 @@ def test_each_call_starts_from_the_arguments_as_they_were_and_restoring_is_not_i
     assert seen == [1.0] * 3
 
 
-class Serving:
-    """``serve`` in a thread, and the other end of its socket."""
-
-    def __init__(self, call: Program) -> None:
+def test_questions_end_quietly_when_nobody_listens_any_more() -> None:
+    for is_answered in (False, True):
         ours, theirs = socket.socketpair()
-        self._ours = ours
-        self.stream = ours.makefile("rw", encoding="utf-8")
-        descriptor = theirs.detach()
-        self.thread = threading.Thread(target=timing.serve, args=(call, call.activity, descriptor), daemon=True)
-        self.thread.start()
-
-    def ask(self, seconds: float) -> dict[str, Any]:
-        self.stream.write(json.dumps({"seconds": seconds}) + "\n")
-        self.stream.flush()
-        return self.hear()
-
-    def hear(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self.stream.readline())
-        return answer
-
-    def close(self) -> None:
-        self._ours.shutdown(socket.SHUT_RDWR)
-        self._ours.close()
-        self.thread.join(timeout=10)
-        assert not self.thread.is_alive()
-
-
-def test_serve_answers_until_the_socket_is_closed(program: Make) -> None:
-    call = program(5.0, 1.0, 2.0, 3.0, 4.0, compiling=1)
-    serving = Serving(call)
-    assert serving.hear() == {"is_steady": True}
-    assert serving.ask(5.0) == {"median_us": 2.5e6, "calls": 2}
-    assert serving.ask(0.0) == {"median_us": 4e6, "calls": 1}
-    serving.close()
-
-
-def test_serve_ends_at_once_where_the_call_goes_on_compiling(program: Make) -> None:
-    serving = Serving(program(compiling=1000))
-    assert serving.hear() == {"is_steady": False}
-    assert serving.stream.readline() == ""
-    serving.close()
-
-
-def test_serve_ends_quietly_when_nobody_listens_any_more(program: Make) -> None:
-    for is_asked in (False, True):
-        serving = Serving(program())
-        assert serving.hear() == {"is_steady": True}
-        if is_asked:
-            serving.stream.write(json.dumps({"seconds": 0.0}) + "\n")
-            serving.stream.flush()
-        serving.close()
+        with ours, theirs:
+            ours.sendall(b'{"seconds": 0.0}\n')
+            found = []
+            for question in timing.questions(theirs):
+                found.append(question)
+                if is_answered:
+                    timing.answer(theirs, {"calls": 1})
+                ours.close()
+            timing.answer(theirs, {"calls": 2})
+        assert found == ['{"seconds": 0.0}\n']
 
 
 @for_each(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.fixes import PairedTime
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.trials import timing
 from graphdoctor.trials.confidence import LOOKS
 from graphdoctor.trials.program import Program
@@ -52,7 +53,11 @@ class Probes:
         self.names: list[str] = []
         self.is_cancelled = False
 
-    def serve_times(self, program: Program, name: str, backend: str, descriptor: int) -> str | None:
+    def serve(self, program: Program, name: str, descriptor: int, *, backend: str) -> ProbeExit:
+        error = self._error(program, name, descriptor, backend)
+        return ProbeExit(status=1, reason="finished" if error is None else "error", message=error)
+
+    def _error(self, program: Program, name: str, descriptor: int, backend: str) -> str | None:
         which = "after" if program.content else "before"
         with self._lock:
             self.names.append(name)
@@ -73,7 +78,7 @@ class Probes:
                 with self._lock:
                     self.asked.append(which)
                     self.seconds.add(json.loads(line)["seconds"])
-                self._say(stream, {"median_us": self._times[which][turn], "calls": 3})
+                self._say(stream, {"times_us": [self._times[which][turn]], "calls": 3})
             if which in self._dying:
                 return "The process was killed by SIGKILL."
             stream.readline()
@@ -173,15 +178,14 @@ def test_a_probe_that_dies_while_it_is_timed_says_why(which: str, turns: int) ->
 
 def test_a_probe_that_never_gets_steady_is_not_timed() -> None:
     probes = Probes([100.0] * TURNS, [50.0] * TURNS, unsteady=("after",))
-    assert timed(probes) == "the last call never stops compiling"
+    assert timed(probes) == "the calls never stop compiling"
     assert probes.asked == []
 
 
 def test_a_probe_that_ends_without_a_word_is_told_so() -> None:
     class Silent(Probes):
-        def serve_times(self, program: Program, name: str, backend: str, descriptor: int) -> str | None:
-            super().serve_times(program, name, backend, descriptor)
-            return None
+        def _error(self, *given: Any) -> None:
+            super()._error(*given)
 
     assert timed(Silent([100.0] * TURNS, [50.0] * TURNS, dying={"before": 1})) == "the probe ended during timing"
 

@@ -1,8 +1,7 @@
 """Repeats a call until it is steady, and times it then, by itself or in turns with another probe.
 
 Steady: it compiles nothing, and no function goes over its recompile limit: after that torch runs it eagerly without a
-word, so a quiet call is no steady one. In turns: a socket asks ``{"seconds": …}`` and gets ``{"median_us": …, "calls":
-…}``, so that two programs share the machine's noise, until the parent closes it.
+word, so a quiet call is no steady one. In turns: a socket asks, and several programs share the machine's noise.
 """
 
 from __future__ import annotations
@@ -104,16 +103,6 @@ def time_block(call: Callable[[], Any], block: Block, *, seconds: float) -> list
         call()
         restore()
     return [each * 1e6 for each in time_calls(call, seconds=seconds, least=1, restore=restore, number=block.number)]
-
-
-def serve(call: Callable[[], Any], activity: Callable[[], Activity], descriptor: int) -> None:
-    """Answer requests for times until the socket is closed."""
-    with socket.socket(fileno=descriptor) as connection:
-        is_settled = settle(call, activity).is_settled
-        answer(connection, {"is_steady": is_settled})
-        for line in questions(connection) if is_settled else ():
-            times = time_calls(call, seconds=float(json.loads(line)["seconds"]), least=1)
-            answer(connection, {"median_us": statistics.median(times) * 1e6, "calls": len(times)})
 
 
 def questions(connection: socket.socket) -> Iterator[str]:

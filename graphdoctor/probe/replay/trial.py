@@ -44,8 +44,6 @@ class Trial:
     def __init__(self, plan: Mapping[str, Any], function: Any) -> None:  # noqa: ANN401
         self.plan = plan
         self.is_compiled = not plan.get("is_eager") and plan.get("export") is None
-        self.is_timed = plan.get("timing") is not None
-        """A socket asks for times of the last call; then nothing is compared."""
         self._is_float64 = bool(plan.get("is_float64"))
         self._function, self._signature = function, signature_of(function)
         self._modules = modules_of(function)

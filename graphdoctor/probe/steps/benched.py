@@ -1,4 +1,4 @@
-"""A program as its user runs it, for a bench: plain ``torch.compile``, nothing of ours in the compile or the call.
+"""A program as its user runs it, to be timed: plain ``torch.compile``, nothing of ours in the compile or the call.
 
 When its calls compile nothing any more it writes ``BenchStart`` to a socket. Each line of JSON ``{"seconds": …}`` is
 answered by a ``BenchTurn``, so that several programs take turns and share the machine's noise, until the socket closes.
@@ -39,7 +39,7 @@ class Benched:
         self._request, self._events = request, events
         self._function, self._calls = target.function, calls
         plan = request["trial"] or {}
-        self._descriptor = int(plan["bench"])
+        self._descriptor = int(plan["timing"])
         self._trial = Trial(plan, target.function)
         self._is_eager = not self._trial.is_compiled
         self._trial.prepare(events)

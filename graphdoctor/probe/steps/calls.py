@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...facts.recording import CallError
-from ..measure.timing import serve, steady_us
+from ..measure.timing import steady_us
 from ..record import reports
 from ..record.describe import arguments_text
 from ..record.errors import TargetError, described_error, message_of, traceback_text, type_name
@@ -40,12 +40,7 @@ def _run(workload: Workload, lanes: Lanes | None) -> bool:
         calls = workload.calls()
         is_complete = make_calls(workload, calls if varying is None else varying.kept(calls), lanes)
     reports.report_config(events, config, has_kernels=has_kernels)
-    if is_complete and trial is not None and trial.is_timed:
-        events.phase("timing the last call")
-        if (call := workload.last_call) is not None:
-            with silence():
-                serve(lambda: workload.make_again(call), lambda: workload.activity, trial.plan["timing"])
-    elif is_complete and trial is not None:
+    if is_complete and trial is not None:
         compare(workload, trial, texts())
     if is_complete and varying is not None:
         with silence():

@@ -37,8 +37,8 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
     if plan.get("patches"):
         lay_over(plan["patches"])
     if plan.get("compiled"):
-        # A bench times the first start with an empty folder, and all that belongs to it.
-        torch_inductor.compile_into(plan["compiled"], shares_checks="bench" not in plan)
+        # All that belongs to a start is timed with it.
+        torch_inductor.compile_into(plan["compiled"], shares_checks=not plan.get("is_start_timed"))
     events.phase("importing the target")
     module = import_target(request["file"], request["module"])
     events.phase("making the target")

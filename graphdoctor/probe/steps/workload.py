@@ -179,8 +179,7 @@ class Workload:
             self._make(call)
             return
         self.last_call = call = self.trial.changed(call)
-        if not self.trial.is_timed:
-            self.trial.begin_call(call)
+        self.trial.begin_call(call)
         with self.trial.seeded(self.request["seed"]):
             self._make(call)
 
@@ -203,7 +202,7 @@ class Workload:
 
     def keep_results(self) -> None:
         """In a trial, keep the results of the last call."""
-        if self.trial is not None and not self.trial.is_timed:
+        if self.trial is not None:
             self.trial.end_call(self._output, has_backward=self.request["backward"])
             if self.request["backward"]:
                 forget_gradients(self.function)

@@ -90,7 +90,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: Compl
         reads = Reads()
     reports.report_environment(events, reports.device_name(may_start=True))
     plan = request["trial"] or {}
-    if "bench" in plan:
+    if "timing" in plan:
         with silence():
             Benched(request, events, *prepared(request, events)).run()
         is_complete = True

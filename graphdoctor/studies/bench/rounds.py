@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from graphdoctor.facts.bench import BreakEven, CallTimes, Judgement, Noise, Speedup
-from graphdoctor.facts.run import ProbeExit
 from graphdoctor.probe.wire import BenchTurn
 from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PROCESSES_DIFFER, change_of, interval
 from graphdoctor.trials.timing import TURN_S, ServedProbe
@@ -40,9 +39,7 @@ class Turns:
         return CallTimes.of(self.times_us, self.call_count)
 
 
-def time_rounds(
-    probes: Mapping[str, ServedProbe[ProbeExit]], reference: str, on_round: Callable[[int], None]
-) -> dict[str, Turns]:
+def time_rounds(probes: Mapping[str, ServedProbe], reference: str, on_round: Callable[[int], None]) -> dict[str, Turns]:
     """Time all of them until their ratios are known precisely, or for a while."""
     found = {name: Turns() for name in probes}
     running = list(probes)

@@ -97,7 +97,7 @@ class SideBySide:
     caches: Path
     say: Callable[[str], None]
     _stack: ExitStack = field(default_factory=ExitStack)
-    _running: dict[str, ServedProbe[ProbeExit]] = field(default_factory=dict)
+    _running: dict[str, ServedProbe] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self
@@ -162,12 +162,12 @@ class SideBySide:
             self._running[name] = probe
         return start
 
-    def _probe(self, spec: VariantSpec, program: Program, name: str) -> ServedProbe[ProbeExit]:
+    def _probe(self, spec: VariantSpec, program: Program, name: str) -> ServedProbe:
         """A process that runs a program as its user would, and times its steady call whenever it is asked."""
         pool = self._stack.enter_context(ThreadPoolExecutor(max_workers=1))
         cache, changes = self.caches / slug(spec.name), spec.changes
         probe = ServedProbe(
-            partial(self.replays.serve_bench, program, name, is_eager=spec.is_eager, cache=cache, spec=changes), pool
+            partial(self.replays.serve, program, name, is_eager=spec.is_eager, cache=cache, spec=changes), pool
         )
         self._stack.callback(probe.end)
         return probe

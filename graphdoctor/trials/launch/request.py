@@ -85,8 +85,8 @@ class Request:
 
     @property
     def is_traced(self) -> bool:
-        """Whether torch writes its trace log; a benched program runs as its user runs it."""
-        return not (self.trial and "bench" in self.trial)
+        """Whether torch writes its trace log; a program that is timed runs as its user runs it."""
+        return not (self.trial and "timing" in self.trial)
 
     def with_spec(self, **changes: Any) -> Request:  # noqa: ANN401 - the fields of RunSpec
         """The same request with other values in its ``spec``."""
