@@ -103,8 +103,6 @@ class Replay(Fact):
     """Whether a float64 run of the unmodified program said what rounding is."""
     draws_random: bool = False
     """Whether a call drew from Python's, torch's or NumPy's own random generator."""
-    is_stopped: bool = False
-    """Whether it stopped at the first call that gave other results; what came until then is compared."""
     lost: tuple[str, ...] = ()
     """Attributes of modules that the calls change, and that an exported program leaves as they are."""
     steady_us: float | None = None

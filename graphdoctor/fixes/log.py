@@ -119,14 +119,13 @@ class TrialLog:
         cold_compile: ColdCompile | None = None,
     ) -> None:
         """Note a fix that was tried."""
-        is_whole = after.recording.exit.reason == "finished" and not after.is_stopped
         entry = self._add(finding, fix, state, number)
         entry.instead = judged.instead
         entry.update(
             verdict=judged.verdict,
             reason=judged.reason,
             before=state.observed.measures,
-            after=after.measures if is_whole else None,
+            after=after.measures if after.recording.exit.reason == "finished" else None,
             sites_gone=judged.gone,
             sites_new=judged.new,
             recording=after.name,

@@ -343,7 +343,6 @@ class Trials:
             earlier=earlier,
             coverage=True,
             backend=self.trial_backend,
-            decisive=self.reference.decisive,
         )
 
     def judge(self, finding: Finding, fix: Candidate, state: State, after: Observed) -> Judgment:
@@ -507,7 +506,6 @@ class UserBackend:
             coverage=True,
             backend=self.name,
             is_counted=False,
-            decisive=() if self._untouched is None else self._trials.reference_beside(self._untouched).decisive,
         )
 
     def _judged(self, recording: Recording, *, drops_output: bool) -> Check:

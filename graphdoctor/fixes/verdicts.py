@@ -221,8 +221,6 @@ def judge(
         return Judgment("failed", clause(after.recording.exit.message))
     known = differences_of(before.recording)
     verdict, reason = reference.judge(after.recording, drops_output=drops_output, known=known)
-    if after.is_stopped:
-        return Judgment(verdict, reason)
     gone, new = sites.gone_text, tuple(map(site_text, sites.new.values()))
     if verdict == "changes results":
         return Judgment(verdict, reason, gone, new)

@@ -30,9 +30,6 @@ _MAX_SHAKEN = 6
 """Runs with other last digits, before results are called wrong: each takes either side of a step. Later variants are
 compared with the same."""
 
-_OF_CALLS: frozenset[ResultKind] = frozenset({"outputs", "gradients"})
-"""Results that each call has of its own."""
-
 _VERBS: dict[ResultKind, str] = {"stdout": "prints", "logs": "logs", "stderr": "writes to standard error"}
 
 EAGER_NUMBERS = RunChange(
@@ -64,11 +61,6 @@ class Observed:
         """A recording with its whole diagnosis, findings that the user didn't select too: a change can cause them."""
         diagnosis = diagnose(recording, RULES, root=root, version=__version__)
         return cls(recording, diagnosis, name, is_compile_counted)
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether it stopped at a call that decided it, so that its counts aren't those of the program."""
-        return self.recording.replay is not None and self.recording.replay.is_stopped
 
     @property
     def measures(self) -> Counts:
@@ -144,12 +136,6 @@ class Untouched(Repeatability):
         """What a second run without torch.compile and a run with it show."""
         return cls.of(again, compiled_differs=differences_of(compiled), is_known=is_known)
 
-    @property
-    def decisive(self) -> frozenset[ResultKind]:
-        """Kinds that say at once that a fix changes results, if a call's differ."""
-        doubtful = self.unstable | self.unstable_numbers | self.compiled_differs.keys()
-        return _OF_CALLS - doubtful if self.is_known else frozenset()
-
     def judge(
         self,
         recording: Recording,
@@ -173,9 +159,6 @@ class Untouched(Repeatability):
                 return "changes results", described(difference)
             else:
                 changed.append(kind)
-        if recording.replay.is_stopped:
-            # What it stopped for isn't certain any more, and the rest isn't known.
-            return "unproven", "results differ from run to run"
         if self.unprovable:
             doubts.append(f"{_kinds_text(sorted(self.unprovable))} differ from run to run without torch.compile")
         if changed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.trials import Judged, ResultKind
+from graphdoctor.facts.trials import Judged
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup, Watching, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request
@@ -78,7 +78,6 @@ class Replays:
         measured: Measured | None = None,
         is_counted: bool = True,
         is_cold: bool = False,
-        decisive: Collection[ResultKind] = (),
     ) -> Recording:
         """Make the calls once."""
         folder = self._new_folder(name)
@@ -90,7 +89,6 @@ class Replays:
             "references": {of: self._results_of(other) for of, other in (references or {}).items()},
             "is_float64": is_float64,
             "shaken": shaken,
-            "decisive": sorted(decisive),
             "earlier": self._results_of(earlier),
         }
         if not is_counted:

@@ -251,23 +251,6 @@ def test_what_differed_in_an_earlier_run_of_the_trial_counts() -> None:
     assert judged(seen(3), Observed(facts, seen().diagnosis)).verdict == "changes results"
 
 
-def test_a_trial_that_stopped_is_judged_by_its_results_alone() -> None:
-    other = Comparison(kinds=("outputs",), differences=(Difference(kind="outputs", where="call 1", largest=0.5),))
-    facts = recording().model_copy(update={"replay": Replay(compared={"eager": other}, is_stopped=True)})
-    assert Untouched().judge(facts, drops_output=False) == ("changes results", "call 1 differs by 0.5")
-    # A later run showed that these results differ without any fix.
-    unstable = Untouched(unstable=frozenset({"outputs"}))
-    assert unstable.judge(facts, drops_output=False)[0] == "unproven"
-
-
-def test_what_decides_at_once_is_what_never_differs_without_fixes() -> None:
-    assert Untouched().decisive == {"outputs", "gradients"}
-    assert Untouched(unstable=frozenset({"outputs"})).decisive == {"gradients"}
-    difference = Difference(kind="gradients", where="call 1", largest=0.5)
-    assert Untouched(compiled_differs={"gradients": difference}).decisive == {"outputs"}
-    assert Untouched(is_known=False).decisive == frozenset()
-
-
 SKIP = CudaGraphSkip(kind="mutation", reason="skipping cudagraphs due to mutated inputs", compile_id="0/0")
 
 

@@ -104,46 +104,30 @@ def test_only_an_argument_can_be_marked() -> None:
             Trial(plan(marks=[(source, 0)]), function).changed(call)
 
 
-def replayed(folder: Path, name: str, scales: Sequence[float], **more: Any) -> tuple[Replay, int]:
-    """Calls that multiply by what the replay has for each; what came of them, and how many were made."""
+def replayed(folder: Path, name: str, scales: Sequence[float], **more: Any) -> Replay:
+    """What came of calls that multiply by what the replay has for each."""
     weight = torch.ones(2, requires_grad=True)
     references = {of: str(folder / of) for of in ("eager",) if (folder / of).exists()}
     trial = Trial(plan(outputs=str(folder / name), references=references, **more), function)
-    made = 0
     for scale in scales:
-        made += 1
         call: Call = ((weight,), {})
         trial.begin_call(call)
         # A scale below 0 keeps the output and loses the gradient.
         output = weight * scale if scale > 0 else weight.detach() * -scale
         trial.end_call(output, has_backward=False)
-        if trial.is_decided:
-            break
-    return trial.finish({"stdout": "line\n" * made}), made
+    return trial.finish({"stdout": "line\n" * len(scales)})
 
 
-BOTH = ("gradients", "outputs")
-
-
-def test_a_replay_stops_at_the_first_call_that_decides_it(tmp_path: Path) -> None:
+def test_an_earlier_run_is_compared_beside_a_later_one(tmp_path: Path) -> None:
     replayed(tmp_path, "eager", [1, 2, 3])
-    event, made = replayed(tmp_path, "one", [1, 5, 7], decisive=BOTH)
-    assert (made, event.is_stopped) == (2, True)
-    [difference] = event.compared["eager"].differences
-    assert (difference.where, difference.largest) == ("call 2, output", 3.0)
-    # A later run that doesn't stop is beside it as far as that came.
-    event, made = replayed(tmp_path, "two", [1, 2, 3], decisive=BOTH, earlier=str(tmp_path / "one"))
-    assert (made, event.is_stopped, event.compared["eager"].differences) == (3, False, ())
-    assert [difference.where for difference in event.compared["earlier"].differences] == ["call 2, output"]
-    event, made = replayed(tmp_path, "gradients", [1, -2, 3], decisive=BOTH)
-    assert (made, event.is_stopped) == (2, True)
-    [difference] = event.compared["eager"].differences
+    [output, gradient] = replayed(tmp_path, "one", [1, 5, 3]).compared["eager"].differences
+    assert (output.where, output.largest) == ("call 2, output", 3.0)
+    assert gradient.kind == "gradients"
+    found = replayed(tmp_path, "two", [1, 2, 3], earlier=str(tmp_path / "one"))
+    assert found.compared["eager"].differences == ()
+    assert found.compared["earlier"].differences[0].where == "call 2, output"
+    [difference] = replayed(tmp_path, "gradients", [1, -2, 3]).compared["eager"].differences
     assert (difference.kind, difference.detail) == ("gradients", "is missing")
-    # What doesn't decide stops nothing.
-    for scales, decisive in (([1, 2, 3], ("gradients",)), ([1, 2, 3], ()), ([1, 5, 7], ())):
-        event, made = replayed(tmp_path, "three", scales, decisive=decisive)
-        assert (made, event.is_stopped) == (3, False)
-        assert bool(event.compared["eager"].differences) == (scales[1] == 5)
 
 
 def test_what_a_call_writes_to_its_input_is_there_in_the_next_call_in_float64_too() -> None:

@@ -53,17 +53,6 @@ def differing_names(kind: ResultKind, mine: Mapping[str, Any], other: Mapping[st
     return [found.where for found in _differences(kind, mine, other, None)]
 
 
-def is_different(kind: ResultKind, mine: Results, reference: Results, rounding: Rounding | None, *, call: int) -> bool:
-    """Whether the results of one call differ."""
-    begin = f"call {call}, "
-    values, others = (
-        {name: value for name, value in of.values[kind].items() if name.startswith(begin)} for of in (mine, reference)
-    )
-    if mine.omitted_from is not None or reference.omitted_from is not None:
-        return False
-    return any(_differences(kind, values, others, rounding))
-
-
 def _is_bitwise_equal(kind: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     names = _names(kind, mine, other)
     return all(name in mine and name in other and _has_same_bits(mine[name], other[name]) for name in names)

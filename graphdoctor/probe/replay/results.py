@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,20 +51,7 @@ class Results:
     byte_count: int = 0
     call_count: int = 0
     omitted_from: int | None = None
-    stopped_for: str | None = None
     draws_random: bool = False
-
-    def beside(self, stopped: Results) -> Results:
-        """What can be compared with a replay that may have stopped at a call: then results of the calls until then."""
-        if stopped.stopped_for is None:
-            return self
-        has_gradients = stopped.stopped_for == "gradients"
-        last = {"outputs": stopped.call_count, "gradients": stopped.call_count - (not has_gradients)}
-        values = {}
-        for kind, found in self.values.items():
-            begins = tuple(f"call {number}, " for number in range(1, last.get(kind, 0) + 1))
-            values[kind] = {name: value for name, value in found.items() if name.startswith(begins)}
-        return replace(self, values=values)
 
     def add_call(self, output: object) -> None:
         """Keep what a call returned, containers taken apart."""
@@ -108,7 +95,7 @@ class Results:
 
     def save(self, path: Path) -> None:
         """Write them to disk."""
-        kept = ("values", "call_count", "omitted_from", "stopped_for", "draws_random")
+        kept = ("values", "call_count", "omitted_from", "draws_random")
         torch.save({name: getattr(self, name) for name in kept}, path)
 
     @classmethod

@@ -2,10 +2,10 @@
 
 The request's ``trial`` says how; every key but ``outputs`` and ``references`` may be missing. Sources are torch's,
 such as ``L['x']``. Every call starts from the same seed. Results are kept on disk, and compared with those of the
-``references``; a ``float64`` run and the ``others``, more runs of the untouched program, say what is rounding. The
-replay stops at the first call whose results of a ``decisive`` kind differ. ``without`` leaves parts of the compiler
-out, all of a kind for null, and has those that are used reported. ``minifier`` has torch's own write a script for the
-first graph that fails. ``alike`` makes only calls like the first one, ``export`` those of ``torch.export``'s program.
+``references``; a ``float64`` run and the ``others``, more runs of the untouched program, say what is rounding.
+``without`` leaves parts of the compiler out, all of a kind for null, and has those that are used reported. ``minifier``
+has torch's own write a script for the first graph that fails. ``alike`` makes only calls like the first one, ``export``
+those of ``torch.export``'s program.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 
 import torch
 
-from ...facts.trials import CompilerPartKind, Reference, Replay, ResultKind
+from ...facts.trials import CompilerPartKind, Reference, Replay
 from ..events import EventFile
 from ..record.errors import TargetError
 from ..target.snapshot import RandomState, State, seed_everything, set_for
 from ..target.targets import Call, set_up, signature_of
 from ..torch_private import torch_inductor
 from .arguments import resized
-from .comparing import attribute_of, compared, differing_names, is_different
+from .comparing import attribute_of, compared, differing_names
 from .leaves import Step, given, item_at, replaced_in
 from .results import AFTER_CALLS, Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 from .rounding import Rounding, Shaken
@@ -83,11 +83,6 @@ class Trial:
         for tensor in tensors if self._is_float64 else ():
             if tensor.is_floating_point() or tensor.is_complex():
                 tensor.data = tensor.data.to(torch.complex128 if tensor.is_complex() else torch.float64)
-
-    @property
-    def is_decided(self) -> bool:
-        """The results of the last call decide what comes of the replay, so that no more calls are made."""
-        return self._results.stopped_for is not None
 
     def changed(self, call: Call) -> Call:
         """A call as the remedy wants it."""
@@ -160,8 +155,6 @@ class Trial:
     def end_call(self, output: object, *, has_backward: bool) -> None:
         """Keep what a call returned, its gradients, and the arguments that it mutated."""
         self._results.add_call(output)
-        if self._decides("outputs"):
-            return
         self._results.add_arguments(self._copies, self._arguments)
         try:
             gradients = self._gradients(output, has_backward=has_backward)
@@ -169,7 +162,6 @@ class Trial:
             self._lost_gradients.append(self._results.call_count)
             return
         self._results.add_gradients(gradients)
-        self._decides("gradients")
 
     def _gradients(self, output: object, *, has_backward: bool) -> dict[str, torch.Tensor | None]:
         if not has_backward:
@@ -179,19 +171,10 @@ class Trial:
         # Only leaves get one from backward; asking another tensor for it warns.
         return {name: tensor.grad for name, tensor in tensors.items() if tensor.is_leaf}
 
-    def _decides(self, kind: ResultKind) -> bool:
-        decisive, eager = self.plan.get("decisive", ()), self._references.get("eager")
-        if kind not in decisive or eager is None:
-            return False
-        if is_different(kind, self._results, eager, self._rounding, call=self._results.call_count):
-            self._results.stopped_for = kind
-        return self.is_decided
-
     def finish(self, texts: Mapping[str, str]) -> Replay:
         """Write the results, and compare them with those of the references."""
-        if not self.is_decided:
-            self._results.add_state(self._modules)
-            self._results.add_written(texts)
+        self._results.add_state(self._modules)
+        self._results.add_written(texts)
         mine, references = self._results, self._references
         mine.save(Path(self.plan["outputs"]))
         rounding, eager = self._rounding, references.get("eager")
@@ -200,12 +183,10 @@ class Trial:
             lost = self._lost_attributes(mine, eager)
             mine = self._without_attributes(mine)
             references = {name: self._without_attributes(results) for name, results in references.items()}
-        found = {
-            name: compared(mine.beside(mine), results.beside(mine), rounding) for name, results in references.items()
-        }
+        found = {name: compared(mine, results, rounding) for name, results in references.items()}
         earlier = _loaded(self.plan.get("earlier"))
         if earlier is not None and eager is not None:
-            found["earlier"] = compared(earlier.beside(earlier), eager.beside(earlier), rounding)
+            found["earlier"] = compared(earlier, eager, rounding)
         if self._lost_gradients:
             calls = ", ".join(map(str, self._lost_gradients))
             note = {"note": f"backward can't run for call {calls}: gradients are not compared"}
@@ -216,7 +197,6 @@ class Trial:
             kinds_apart=() if rounding is None else rounding.kinds_apart(),
             is_rounding_known=rounding is not None and rounding.has_float64,
             draws_random=mine.draws_random,
-            is_stopped=self.is_decided,
             lost=tuple(lost),
         )
 

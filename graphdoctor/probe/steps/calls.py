@@ -46,7 +46,7 @@ def _run(workload: Workload, lanes: Lanes | None) -> bool:
         with silence():
             varying.run()
     workload.report_unrecorded()
-    if is_complete and not workload.is_decided:
+    if is_complete:
         measure(workload, lanes)
     if workload.cuda_graphs is not None:
         workload.cuda_graphs.report(events)
@@ -71,10 +71,8 @@ def compare(workload: Workload, trial: Trial, texts: Mapping[str, str]) -> None:
 
 
 def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = None) -> bool:
-    """Make calls in order, until one fails or decides a trial; whether none failed."""
+    """Make calls in order, until one fails; whether none failed."""
     for index in itertools.count(1):
-        if workload.is_decided:
-            break
         workload.events.phase("making the inputs of call {index}", index=index)
         if (call := next(calls, None)) is None:
             break

@@ -195,11 +195,6 @@ class Workload:
             if self.trial is None:
                 forget_gradients(self.function)
 
-    @property
-    def is_decided(self) -> bool:
-        """The results of a trial's last call decide it, so that no more are made."""
-        return self.trial is not None and self.trial.is_decided
-
     def keep_results(self) -> None:
         """In a trial, keep the results of the last call."""
         if self.trial is not None:
