@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 _EMPTY_HINTS = re.compile(
     r"report an issue|file an issue|It may be possible to write Dynamo tracing rules|This graph break is fundamental"
@@ -57,7 +57,7 @@ class GraphBreak(BreakRule, code="GD100", name="graph-break", severity="warning"
     def message(self, site: BreakSite) -> str:
         return f"`{site.shown}`: {site.gb_type}" if site.expression.strip() else site.gb_type
 
-    def fixes(self, site: BreakSite) -> Fixes:
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         useful = [hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint)]
         return tuple(
             Fix(title=" ".join(hint.split()), kind="config" if "config." in hint else "code", source="torch's hint")

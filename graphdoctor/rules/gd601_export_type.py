@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
 
@@ -57,7 +57,7 @@ class ExportType(BreakRule, code="GD601", name="export-type", severity="error"):
         names = [f"`{found.name}`" for found in site.records[0].classes]
         return f"torch.export can't take {' or '.join(names) or 'an argument or a result'} apart"
 
-    def fixes(self, site: BreakSite) -> Fixes:
+    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         found = (_registration(known.module, known.name) for known in site.records[0].classes if known.is_dataclass)
         title = "Leave it out, put its tensors into a tuple, a list or a dict, or register the class with "
         return (*found, code_fix(f"{title}`torch.utils._pytree.register_pytree_node`"))
