@@ -41,8 +41,6 @@ _INTERNAL_TAIL = re.compile(
 )
 _IMPORTED = re.compile(r"\b__import_(\w+)")
 _BUILTIN = re.compile(r"\b__builtins_dict___\d+\['(\w+)'\]")
-_SHAPE = re.compile(r"\.size\(\)\[")
-_STRIDE = re.compile(r"\.stride\(\)\[(\d+)\]")
 _CLASS_ATTRIBUTE = re.compile(r"dict\((type\([^()]*\))(?:\.__mro__\[\d+\])?\.__dict__\)\['(\w+)'\]")
 _KEY = re.compile(r"^list\(dict\.keys\((.*)\)\)\[(\d+)\]$")
 _ROOT_MODULE = re.compile(r"(?:list\(dict\.keys\()?([LG]\['\w+'\])\._modules\b")
@@ -277,12 +275,12 @@ def value_words(source: str, resumes_at: int | None = None) -> str:
     return _in_words(source, resumes_at)
 
 
+@lru_cache(maxsize=100_000)  # the guards on one value name it again and again
 def _in_words(source: str, resumes_at: int | None) -> str:
     text = expression(source, resumes_at)
     text = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), text)
     text = _CLASS_ATTRIBUTE.sub(r"\1.\2", text)
-    text = _BUILTIN.sub(r"\1", text)
-    return _STRIDE.sub(r".stride(\1)", _SHAPE.sub(".shape[", text))
+    return _BUILTIN.sub(r"\1", text)
 
 
 class _Places:
