@@ -115,7 +115,10 @@ def diagnose_recording(
     found = found.model_copy(update={"eager_kernels": eager_kernels})
     diagnosis = diagnose(found, RULES, root=root, version=__version__, selection=selection)
     if needs.stages is not None:
-        diagnosis = diagnosis.model_copy(update={"stages": _stages(found, needs.stages, root)})
+        from graphdoctor.rules.diagnosis.stages import graph_stages
+
+        stages = () if found.picture is None else graph_stages(found, found.picture, root)
+        diagnosis = diagnosis.model_copy(update={"stages": chosen_stages(stages, needs.stages)})
     picture = found.picture
     if needs.is_page:
         shown = _shown(diagnosis, needs.compile_ids)
@@ -132,15 +135,16 @@ def _shown(diagnosis: Diagnosis, asked: tuple[str, ...]) -> tuple[str, ...]:
     Raises:
         GraphDoctorError: There is no such compile.
     """
-    known = {found.compile_id for found in diagnosis.recording.compiles}
-    for compile_id in asked:
-        if compile_id not in known:
-            ids = ", ".join(most_telling(diagnosis, most=_MOST_NAMED))
-            more = ", …" if len(known) > _MOST_NAMED else ""
-            raise GraphDoctorError(
-                f"There is no compile {compile_id}.", hint=f"Compiles: {ids}{more}." if ids else "Nothing was compiled."
-            )
-    return tuple(dict.fromkeys((*asked, *most_telling(diagnosis, most=_MOST_ROWS))))
+    shown = most_telling(diagnosis, most=_MOST_ROWS)
+    if unknown := set(asked).difference(found.compile_id for found in diagnosis.recording.compiles):
+        raise _unknown("compile", min(unknown), shown)
+    return tuple(dict.fromkeys((*asked, *shown)))
+
+
+def _unknown(what: str, compile_id: str, known: Sequence[str]) -> GraphDoctorError:
+    more = ", …" if len(known) > _MOST_NAMED else ""
+    hint = f"{what.capitalize()}s: {', '.join(known[:_MOST_NAMED])}{more}." if known else "Nothing was compiled."
+    return GraphDoctorError(f"There is no {what} {compile_id}.", hint=hint)
 
 
 def _details(
@@ -177,29 +181,22 @@ def _read(location: Location, rank: int | None, wanted: Wanted, executor: Execut
         return read_folder(_folder(location, rank), wanted, executor)
 
 
-def _stages(recording: Recording, asked: StagesAsked, root: Path) -> tuple[GraphStages, ...]:
-    from graphdoctor.rules.diagnosis.stages import graph_stages
-
-    found = () if recording.picture is None else graph_stages(recording, recording.picture, root)
-    return chosen_stages(found, asked)
-
-
 def chosen_stages(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphStages, ...]:
     """Those of the graphs that are asked for.
 
     Raises:
         GraphDoctorError: There is no such graph.
     """
-    from graphdoctor.rules.diagnosis.stages import selected
-
-    known = {graph.compile_id for graph in found}
-    for compile_id in asked.compile_ids:
-        if compile_id not in known:
-            ids = ", ".join(graph.compile_id or "?" for graph in found)
-            raise GraphDoctorError(
-                f"There is no graph {compile_id}.", hint=f"Graphs: {ids}." if ids else "The run made no graph."
-            )
-    return selected(found, stages=asked.stages, compile_ids=asked.compile_ids)
+    known = [graph.compile_id or "?" for graph in found]
+    if unknown := set(asked.compile_ids).difference(known):
+        raise _unknown("graph", min(unknown), known)
+    return tuple(
+        graph.model_copy(
+            update={"stages": tuple(each for each in graph.stages if not asked.stages or each.stage in asked.stages)}
+        )
+        for graph in found
+        if not asked.compile_ids or graph.compile_id in asked.compile_ids
+    )
 
 
 def diagnose_on(executor: Executor, pieces: Sequence[partial[Result]]) -> list[Result]:

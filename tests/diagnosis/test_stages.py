@@ -12,7 +12,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Picture, SourceText, StageGraph, StageNode
 from graphdoctor.facts.stages import GraphStages
-from graphdoctor.rules.diagnosis.stages import graph_stages, selected
+from graphdoctor.rules.diagnosed import StagesAsked, chosen_stages
+from graphdoctor.rules.diagnosis.stages import graph_stages
 from tests import factories
 from tests.probe.test_wire import recorded_in
 
@@ -137,9 +138,9 @@ def test_what_became_of_each_graph(snapshot: SnapshotAssertion) -> None:
 
 def test_some_stages_of_some_graphs():
     found = trained()
-    (kept,) = selected([found], stages=("joint", "fusion"), compile_ids=("0/0",))
+    other = found.model_copy(update={"compile_id": "1/0"})
+    (kept,) = chosen_stages((found, other), StagesAsked(("joint", "fusion"), ("0/0",)))
     assert [report.stage for report in kept.stages] == ["joint", "fusion", "fusion"]
-    assert selected([found], compile_ids=("1/0",)) == ()
 
 
 PROGRAM = """import torch

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.evidence import ShapeEvent
 from graphdoctor.facts.recording import Compile, CompileCall, CompileOutcome, Recording
 from graphdoctor.facts.stack import relative
@@ -22,7 +22,7 @@ from graphdoctor.rules.diagnosis.findings import (
     with_distinct_fingerprints,
     with_shared_first,
 )
-from graphdoctor.rules.diagnosis.matching import at_compile_call, matches
+from graphdoctor.rules.diagnosis.matching import matches
 from graphdoctor.rules.diagnosis.reports import frame_reports, graph_reports, recompile_reports, with_costs
 from graphdoctor.rules.diagnosis.rule import RecordingView, RuleBook
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -49,8 +49,9 @@ def diagnose(
         The JSON document's model, findings worst first.
     """
     view = view_of(recording)
-    findings = with_replays(_findings(view, rules, root), recording.what_if)
-    findings = with_verdicts(findings, recording.treatment)
+    found = [finding_of(rule, match, recording, root) for rule, match in matches(view, rules)]
+    findings = with_distinct_fingerprints(with_shared_first(sorted(found, key=by_effect)))
+    findings = with_verdicts(with_replays(findings, recording.what_if), recording.treatment)
     graphs = tuple(graph_reports(view, findings, root))
     recompiles = tuple(recompile_reports(view, findings, root))
     findings = sorted(with_costs(findings, recording, graphs, recompiles), key=by_cost)
@@ -85,20 +86,14 @@ def _relative(facts: tuple[_HasFile, ...], root: Path) -> tuple[_HasFile, ...]:
     )
 
 
-def _findings(view: RecordingView, rules: RuleBook, root: Path) -> list[Finding]:
-    recording = view.recording
-    found = [finding_of(rule, at_compile_call(match, recording), root) for rule, match in matches(view, rules)]
-    return with_distinct_fingerprints(with_shared_first(sorted(found, key=by_effect)))
-
-
 def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
     """Count what happened in a recording."""
-    recording = view.recording
-    compiled = [compile_ for compile_ in recording.compiles if compile_.outcome == "compiled"]
+    recording, steady, watch = view.recording, view.recording.steady_call, view.recording.watch
+    durations = [compile_.duration_s for compile_ in recording.compiles if compile_.duration_s is not None]
     return Counts(
         calls=len(recording.calls),
         calls_failed=sum(call.outcome != "ok" for call in recording.calls),
-        compiles=len(compiled),
+        compiles=sum(compile_.outcome == "compiled" for compile_ in recording.compiles),
         graphs=len(recording.graphs),
         break_sites=len({(site.entry.file, site.entry.line) for site in view.sites}),
         break_records=sum(record.effect != "raised" for record in recording.breaks),
@@ -108,25 +103,14 @@ def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
         frames_over_limit=_frame_count(recording.compiles, "limit"),
         coverage=recording.coverage.share if recording.coverage else None,
         coverage_detail=recording.coverage,
-        compile_time_s=_compile_time_s(recording.compiles),
-        steady_call_us=_steady_call_us(recording),
-        graphs_per_call=_graphs_per_call(recording),
+        # None if there were compiles and torch reported the time of none of them.
+        compile_time_s=sum(durations) if durations or not recording.compiles else None,
+        steady_call_us=steady.call_us if steady else watch.steady_us if watch else None,
+        graphs_per_call=len(steady.runs) if steady else watch.graph_runs if watch else None,
         steadiness=steadiness_of(view),
         cuda_graphs=None if recording.cuda_graphs is None else recording.cuda_graphs.captured,
         hidden_findings=hidden_findings,
     )
-
-
-def _steady_call_us(recording: Recording) -> float | None:
-    if recording.steady_call is not None:
-        return recording.steady_call.call_us
-    return None if recording.watch is None else recording.watch.steady_us
-
-
-def _graphs_per_call(recording: Recording) -> int | None:
-    if recording.steady_call is not None:
-        return len(recording.steady_call.runs)
-    return None if recording.watch is None else recording.watch.graph_runs
 
 
 def _frame_count(compiles: Iterable[Compile], outcome: CompileOutcome) -> int:
@@ -141,9 +125,3 @@ def _cause_count(view: RecordingView) -> int:
         if not event.is_over_limit
     }
     return len(causes)
-
-
-def _compile_time_s(compiles: tuple[Compile, ...]) -> float | None:
-    """None if there were compiles and torch reported the time of none of them."""
-    durations = [compile_.duration_s for compile_ in compiles if compile_.duration_s is not None]
-    return sum(durations) if durations or not compiles else None

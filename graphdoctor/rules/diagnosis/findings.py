@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Cost, Finding, Fix, Location, Severity
-from graphdoctor.facts.recording import BreakReason
+from graphdoctor.facts.recording import BreakReason, Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.rules.diagnosis.rule import Rule, RuleMatch
@@ -54,11 +54,15 @@ def _digest(*parts: str) -> str:
 
 
 _BREAK = "GD1"
+_AS_MATCHED = (
+    *("message", "count", "changes", "hidden_change_count", "reasons", "effects", "break_effects", "user_stack"),
+    *("cuda_graph_skip", "ddp_split"),
+)
 _SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
 
-def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
-    """A rule's match as a finding."""
+def finding_of(rule: Rule, match: RuleMatch, recording: Recording, root: Path) -> Finding:
+    """What a rule matched in a recording as a finding."""
     cause = match.reasons[0] if match.reasons else None
     torch_id = cause.torch_id if cause else None
     subject = torch_id or (cause.gb_type if cause else match.subject)
@@ -66,25 +70,16 @@ def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
         code=rule.code,
         rule=rule.name,
         severity=match.severity or rule.severity,
-        message=match.message,
         location=location_of(match.entry, root),
         related=tuple(location_of(entry, root, note=note) for entry, note in match.related),
-        count=match.count,
-        changes=match.changes,
-        hidden_change_count=match.hidden_change_count,
         torch_id=torch_id,
         torch_reason=match.torch_reason or (_reason_text(cause) if cause else None),
         hints=cause.hints if cause else (),
-        reasons=match.reasons,
-        break_effects=match.break_effects,
-        effects=match.effects,
-        cuda_graph_skip=match.cuda_graph_skip,
-        ddp_split=match.ddp_split,
         compile_ids=tuple(dict.fromkeys(id_ for id_ in match.compile_ids if id_ is not None)),
-        user_stack=match.user_stack,
-        fixes=tuple(_shown_fix(fix, root) for fix in rule.sourced(match.fixes)),
+        fixes=tuple(_placed(fix, recording, root) for fix in rule.sourced(match.fixes)),
         cost=None if match.call_us is None else Cost(call_us=match.call_us, call_from="profile", share=match.share),
         fingerprint=fingerprint(rule.code, match.entry, root, subject),
+        **{name: getattr(match, name) for name in _AS_MATCHED},
     )
 
 
@@ -95,11 +90,15 @@ def location_of(entry: StackEntry, root: Path, *, note: str | None = None) -> Lo
     return Location(**known)
 
 
-def _shown_fix(fix: Fix, root: Path) -> Fix:
-    """A fix whose place names its file as locations do."""
-    if fix.place is None or fix.place.file is None:
+def _placed(fix: Fix, recording: Recording, root: Path) -> Fix:
+    """A fix whose place names its file as locations do, and the line of the only call of ``torch.compile``."""
+    if fix.place is None:
         return fix
-    place = fix.place.model_copy(update={"file": relative(fix.place.file, root)})
+    file, line = fix.place.file, fix.place.line
+    calls = {(call.file, call.line) for call in recording.compile_calls}
+    if fix.place.where in ("compile", "compile_call") and len(calls) == 1:
+        ((file, line),) = calls
+    place = fix.place.model_copy(update={"file": file and relative(file, root), "line": line})
     return fix.model_copy(update={"place": place})
 
 

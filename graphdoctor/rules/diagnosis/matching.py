@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.diagnosis.recompiles import (
     RecompileGroup,
@@ -67,21 +65,6 @@ def _longest_path(site: BreakSite, view: RecordingView) -> tuple[StackEntry, ...
         above = compile_.stack[:-1] if compile_ and record.is_stack_exact else ()
         paths.append((*above, *record.stack))
     return max(paths, key=lambda path: sum(entry.origin in PROGRAM_ORIGINS for entry in path))
-
-
-def at_compile_call(matched: RuleMatch, recording: Recording) -> RuleMatch:
-    """A match whose fixes name the line of the program's call of ``torch.compile``, if there is only one."""
-    lines = {(call.file, call.line) for call in recording.compile_calls}
-    if len(lines) != 1:
-        return matched
-    (file, line) = lines.pop()
-    fixes = tuple(
-        fix.model_copy(update={"place": fix.place.model_copy(update={"file": file, "line": line})})
-        if fix.place is not None and fix.place.where in ("compile", "compile_call")
-        else fix
-        for fix in matched.fixes
-    )
-    return replace(matched, fixes=fixes)
 
 
 def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> Iterator[Matched]:

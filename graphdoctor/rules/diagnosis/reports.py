@@ -14,7 +14,7 @@ from graphdoctor.facts.recompiles import RecompileCause
 from graphdoctor.facts.recording import Compile, CompileOutcome, Recording
 from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosis.findings import location_of
-from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingView
+from graphdoctor.rules.diagnosis.rule import RecordingView
 
 _BREAK = "GD1"
 _RECOMPILE = "GD2"
@@ -68,34 +68,24 @@ def graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) 
         for record in site.records
         if record.effect in ("resumed", "rest_eager")
     }
-    fingerprints = _fingerprints_of_breaks(findings)
-    for graph in view.recording.graphs:
-        compile_ = view.compiles.get(graph.compile_id)
-        site = ends.get(graph.compile_id)
-        yield GraphReport(
-            index=graph.index,
-            ended_by=_ended_by(site, compile_, root),
-            ended_by_fingerprint=fingerprints.get(_place(site, root)) if site else None,
-        )
-
-
-def _ended_by(site: BreakSite | None, compile_: Compile | None, root: Path) -> str:
-    if site is not None:
-        return f"{relative(site.entry.file, root)}:{site.entry.line} ({site.cause.torch_id or site.cause.gb_type})"
-    return compile_.outcome if compile_ is not None and compile_.outcome != "compiled" else "return"
-
-
-def _fingerprints_of_breaks(findings: Sequence[Finding]) -> Mapping[tuple[str, int, str | None], str]:
-    """The fingerprint of the first finding about a break at each line, and of each of torch's ids."""
-    return {
+    # Of the first finding about a break at each line, and of each of torch's ids.
+    fingerprints = {
         (finding.location.file, finding.location.line, finding.torch_id): finding.fingerprint
         for finding in reversed(findings)
         if finding.code.startswith(_BREAK)
     }
-
-
-def _place(site: BreakSite, root: Path) -> tuple[str, int, str | None]:
-    return relative(site.entry.file, root), site.entry.line, site.cause.torch_id
+    for graph in view.recording.graphs:
+        compile_, site = view.compiles.get(graph.compile_id), ends.get(graph.compile_id)
+        if site is None:
+            ended_by = "return" if compile_ is None or compile_.outcome == "compiled" else compile_.outcome
+            yield GraphReport(index=graph.index, ended_by=ended_by)
+            continue
+        file, line, cause = relative(site.entry.file, root), site.entry.line, site.cause
+        yield GraphReport(
+            index=graph.index,
+            ended_by=f"{file}:{line} ({cause.torch_id or cause.gb_type})",
+            ended_by_fingerprint=fingerprints.get((file, line, cause.torch_id)),
+        )
 
 
 def recompile_reports(view: RecordingView, findings: Sequence[Finding], root: Path) -> Iterator[RecompileReport]:
@@ -151,12 +141,10 @@ def with_costs(
     gap_kind: Literal["gap", "host_gap"] = "host_gap" if _is_on_accelerator(recording) else "gap"
     found = []
     for finding in findings:
-        cost = fixed.get(finding.fingerprint)
-        if finding.fingerprint not in fixed and finding.fingerprint in gaps and steady_us:
-            gap = gaps[finding.fingerprint]
+        cost, gap = fixed.get(finding.fingerprint), gaps.get(finding.fingerprint)
+        if finding.fingerprint not in fixed and gap is not None and steady_us:
             cost = Cost(call_us=gap, call_from=gap_kind, share=gap / steady_us)
-        seconds = compiled.get(finding.fingerprint)
-        if seconds is not None:
+        if (seconds := compiled.get(finding.fingerprint)) is not None:
             cost = (cost or Cost()).model_copy(update={"compile_s": seconds})
         found.append(finding.model_copy(update={"cost": cost}) if cost else finding)
     return found
@@ -210,11 +198,8 @@ def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost | None]:
         if fix.verdict != "verified" or not fix.is_on_untouched or not fix.times:
             continue
         times = fix.times[0]
-        if times.ratio_low <= 1 <= times.ratio_high:
-            found[fix.fingerprint] = None
-            continue
-        cost = Cost(call_us=times.before_us * (1 - times.ratio), call_from="fix", share=1 - times.ratio)
-        found[fix.fingerprint] = cost
+        saved = Cost(call_us=times.before_us * (1 - times.ratio), call_from="fix", share=1 - times.ratio)
+        found[fix.fingerprint] = None if times.ratio_low <= 1 <= times.ratio_high else saved
     return found
 
 

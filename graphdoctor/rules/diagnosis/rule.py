@@ -317,7 +317,7 @@ class BreakRule(Rule):
         """Suggestions for this line, as if it could be edited; ``remedies`` may show ``{site}`` too."""
         return (fix.model_copy(update={"title": fix.title.format(site=site)}) for fix in self.remedies)
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+    def fixes(self, site: BreakSite) -> Fixes:
         """Suggestions for this line: edits only of the user's own code."""
         return tuple(fix for fix in self.suggested(site) if site.is_own_code or fix.kind != "code")
 

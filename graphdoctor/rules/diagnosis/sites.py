@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 
 from graphdoctor.facts.diagnosis import Effects
@@ -33,14 +33,15 @@ def view_of(recording: Recording) -> RecordingView:
         # An exact stack has columns, a printed one doesn't.
         if key not in entries or (entry.column is not None and entries[key].column is None):
             entries[key] = entry
-    order = _Order(view)
+    order = {compile_id: number for number, compile_id in enumerate(view.compiles)}
+    resumed = _resumed(view)
     functions = {(frame.file, name) for frame in recording.frames for name in (frame.function, frame.code_name)}
     lines = {(frame.file, frame.line) for frame in recording.frames}
     sites = tuple(
         BreakSite(
             entry=entries[key],
             records=tuple(records),
-            effects=_effects(records, view, order),
+            effects=_effects(records, view, resumed, order.__getitem__),
             context=view.contexts.get((key[0], key[1])),
             is_traced=_is_traced(entries[key], records, functions, lines),
         )
@@ -100,30 +101,29 @@ def _frame_line(record: BreakRecord, frame: Frame) -> int | None:
     return next((entry.line for entry in record.stack if entry.file == frame.file and entry.function in names), None)
 
 
-class _Order:
-    """Where compiles are in the order of a recording."""
-
-    def __init__(self, view: RecordingView) -> None:
-        self._number = {compile_id: number for number, compile_id in enumerate(view.compiles)}
-        self._resumed: dict[tuple[str, str, int], list[str]] = defaultdict(list)
-        for compile_ in view.recording.compiles:
-            frame = view.frames.get(compile_.frame_id)
-            if frame is not None and frame.resumes_at is not None and compile_.outcome != "limit":
-                self._resumed[frame.file, frame.function, frame.resumes_at].append(compile_.compile_id)
-
-    def resumed(self, places: Iterable[tuple[str, str, int]]) -> list[str]:
-        """Compiles of the functions that continue from lines of functions."""
-        return self.sorted(compile_id for place in places for compile_id in self._resumed.get(place, ()))
-
-    def sorted(self, compile_ids: Iterable[str]) -> list[str]:
-        """Some compile ids in order."""
-        return sorted(compile_ids, key=self._number.__getitem__)
+_Line = tuple[str, str, int]
+"""A file, a function in it and a line of that."""
 
 
-def _effects(records: Iterable[BreakRecord], view: RecordingView, order: _Order) -> Effects:
+def _resumed(view: RecordingView) -> Mapping[_Line, list[str]]:
+    """Compiles of the functions that continue from lines of functions."""
+    found: dict[_Line, list[str]] = defaultdict(list)
+    for compile_ in view.recording.compiles:
+        frame = view.frames.get(compile_.frame_id)
+        if frame is not None and frame.resumes_at is not None and compile_.outcome != "limit":
+            found[frame.file, frame.function, frame.resumes_at].append(compile_.compile_id)
+    return found
+
+
+def _effects(
+    records: Iterable[BreakRecord],
+    view: RecordingView,
+    resumed: Mapping[_Line, list[str]],
+    order: Callable[[str], int],
+) -> Effects:
     broken: set[str] = set()
     eager: dict[BreakEffect, dict[str, None]] = {"frame_skipped": {}, "rest_eager": {}}
-    resumes: set[tuple[str, str, int]] = set()
+    resumes: set[_Line] = set()
     for record in records:
         frame = view.frame(record.compile_id)
         if frame is None or record.compile_id is None:
@@ -133,10 +133,10 @@ def _effects(records: Iterable[BreakRecord], view: RecordingView, order: _Order)
             eager[record.effect][frame.name] = None
         if record.effect in ("resumed", "rest_eager") and (line := _frame_line(record, frame)) is not None:
             resumes.add((frame.file, frame.function, line))
-    resumed = order.resumed(resumes)
+    following = [compile_id for line in resumes for compile_id in resumed.get(line, ())]
     return Effects(
-        graphs=tuple(order.sorted({*broken, *resumed} & view.graphs.keys())),
-        resume_functions=tuple(resumed),
+        graphs=tuple(sorted({*broken, *following} & view.graphs.keys(), key=order)),
+        resume_functions=tuple(sorted(following, key=order)),
         skipped_frames=tuple(eager["frame_skipped"]),
         rest_eager_frames=tuple(eager["rest_eager"]),
     )

@@ -59,25 +59,6 @@ def _key(found: StageGraph | GeneratedCode) -> object:
     return found.compile_id if found.graph_index is None else found.graph_index
 
 
-def selected(
-    graphs: Iterable[GraphStages], *, stages: Sequence[str] = (), compile_ids: Sequence[str] = ()
-) -> tuple[GraphStages, ...]:
-    """Some stages of some graphs.
-
-    Args:
-        graphs: All.
-        stages: Names of the stages to keep; empty for all.
-        compile_ids: Compiles whose graphs to keep; empty for all.
-    """
-    return tuple(
-        graph.model_copy(
-            update={"stages": tuple(report for report in graph.stages if not stages or report.stage in stages)}
-        )
-        for graph in graphs
-        if not compile_ids or graph.compile_id in compile_ids
-    )
-
-
 def _graph(
     graphs: Sequence[StageGraph],
     codes: Sequence[GeneratedCode],
