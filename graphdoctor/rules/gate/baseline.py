@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import Fact, InvalidFactError
@@ -128,20 +128,14 @@ def entries_of(findings: Iterable[Finding]) -> Entries:
             text=finding.location.text,
             package=finding.location.package,
             count=finding.count,
-            **_effects(finding),
+            break_effects=tuple(sorted(finding.break_effects, key=EFFECTS.index)) or None,
+            skipped_frames=tuple(sorted(finding.effects.skipped_frames)),
+            rest_eager_frames=tuple(sorted(finding.effects.rest_eager_frames)),
             message=_LINE.sub("", finding.message),
         )
         for finding in findings
     ]
     return tuple(sorted(entries, key=_place))
-
-
-def _effects(finding: Finding) -> dict[str, Any]:
-    return {
-        "break_effects": tuple(sorted(finding.break_effects, key=EFFECTS.index)) or None,
-        "skipped_frames": tuple(sorted(finding.effects.skipped_frames)),
-        "rest_eager_frames": tuple(sorted(finding.effects.rest_eager_frames)),
-    }
 
 
 def run_of(diagnosis: Diagnosis) -> BaselineRun:
@@ -196,22 +190,18 @@ def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
 
 def write_baseline(baseline: Baseline) -> str:
     """The file's text: sorted, indented, without empty values."""
-    targets = {
-        name: {
-            version: [_plain(entry) for entry in sorted(entries, key=_place)] for version, entries in _in_order(found)
-        }
-        for name, found in sorted(baseline.targets.items())
-    }
-    runs = {
-        name: {version: _plain(run) for version, run in _in_order(found)}
-        for name, found in sorted(baseline.runs.items())
-    }
-    document = {_KEY: VERSION, "targets": targets, "runs": runs}
+    targets = _in_order(baseline.targets, lambda entries: [_plain(entry) for entry in sorted(entries, key=_place)])
+    document = {_KEY: VERSION, "targets": targets, "runs": _in_order(baseline.runs, _plain)}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _in_order(found: Mapping[str, _Value]) -> list[tuple[str, _Value]]:
-    return sorted(found.items(), key=lambda item: _order(item[0]))
+def _in_order(
+    targets: Mapping[str, Mapping[str, _Value]], written: Callable[[_Value], object]
+) -> dict[str, dict[str, object]]:
+    return {
+        name: {version: written(versions[version]) for version in sorted(versions, key=_order)}
+        for name, versions in sorted(targets.items())
+    }
 
 
 def read_baseline(content: bytes, name: str) -> Baseline:

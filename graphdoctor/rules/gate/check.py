@@ -20,7 +20,7 @@ from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.recording import Call, CompileSwitch, GapKind
 from graphdoctor.facts.wording import counted, switch_text
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.rules.gate.baseline import EFFECTS, Baseline, Entries, release, run_of
+from graphdoctor.rules.gate.baseline import EFFECTS, Baseline, release, run_of
 from graphdoctor.rules.gate.ignores import Comments, PathIgnore, ignored_by
 
 _ON_AGAIN = "Run it with torch.compile on: what isn't compiled can't be judged."
@@ -55,47 +55,39 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
     version = release(diagnosis.recording.environment.torch or "")
     compared = policy.baseline.entries(name, version) if policy.baseline else None
     entries = {entry.fingerprint: entry for entry in compared[1]} if compared else {}
+    new = tuple(finding for finding in counting if finding.fingerprint not in entries)
     known = tuple(finding for finding in counting if finding.fingerprint in entries)
-    refusal, empty = refused_call(diagnosis), empty_text(diagnosis, known_run(policy.baseline, name, diagnosis))
+    worse = tuple(_worse(known, entries))
+    # An entry whose finding is now ignored isn't fixed.
+    found = {finding.fingerprint for finding in diagnosis.findings}
+    before, refusal = known_run(policy.baseline, name, diagnosis), refused_call(diagnosis)
+    explained = [*new, *(item.finding for item in worse), *(item.finding for item in ignored)]
     verdict = TargetCheck(
         name=name,
         target=target,
         state="passed",
-        error=_refusal_text(refusal) if refusal else empty,
+        error=_refusal_text(refusal) if refusal else empty_text(diagnosis, before),
         diagnosis=diagnosis,
-        new=tuple(finding for finding in counting if finding.fingerprint not in entries),
+        new=new,
         known=known,
         grown=tuple(finding for finding in known if finding.count > entries[finding.fingerprint].count),
-        worse=tuple(worse_findings(known, entries)),
-        fixed=_fixed(compared[1], diagnosis) if compared else (),
+        worse=worse,
+        newly_eager=_newly_eager(diagnosis, before, explained) if before else (),
+        # A limit of its own says how much may run eagerly.
+        has_lost_coverage=before is not None
+        and "min-coverage" not in policy.limits
+        and _has_lost_coverage(diagnosis, before),
+        baseline_run=before,
+        fixed=tuple(entry for entry in entries.values() if entry.fingerprint not in found),
         ignored=ignored,
-        budgets=budgets(policy.limits, diagnosis.summary),
+        budgets=_budgets(policy.limits, diagnosis.summary),
         baseline_torch=compared[0] if compared else None,
         is_other_torch=compared is not None and compared[0] != version,
         fail_on=policy.fail_on,
     )
-    verdict = _with_measured(verdict, diagnosis, policy)
-    is_broken = bool(verdict.failing or verdict.failing_worse) or verdict.is_more_eager
-    has_failed = refusal is not None or empty is not None or is_broken
-    has_failed = has_failed or not all(budget.is_kept for budget in verdict.budgets)
+    is_worse = bool(verdict.failing or verdict.failing_worse) or verdict.is_more_eager
+    has_failed = verdict.error is not None or is_worse or not all(budget.is_kept for budget in verdict.budgets)
     return verdict.model_copy(update={"state": "failed"}) if has_failed else verdict
-
-
-def _with_measured(verdict: TargetCheck, diagnosis: Diagnosis, policy: Policy) -> TargetCheck:
-    """The verdict with what the baseline's run measured, and how this one is worse."""
-    before = known_run(policy.baseline, verdict.name, diagnosis)
-    if before is None:
-        return verdict
-    worse = [item.finding for item in verdict.worse]
-    explained = [*verdict.new, *worse, *(item.finding for item in verdict.ignored)]
-    return verdict.model_copy(
-        update={
-            "baseline_run": before,
-            "newly_eager": newly_eager(diagnosis, before, explained),
-            # A limit of its own says how much may run eagerly.
-            "has_lost_coverage": "min-coverage" not in policy.limits and has_lost_coverage(diagnosis, before),
-        }
-    )
 
 
 def crashed(
@@ -123,12 +115,6 @@ def sort_findings(
     ]
     counting = tuple(finding for finding, ignored in judged if ignored is None)
     return counting, tuple(ignored for _, ignored in judged if ignored is not None)
-
-
-def _fixed(entries: Entries, diagnosis: Diagnosis) -> Entries:
-    """Baseline entries without a finding in this run; an entry whose finding is now ignored isn't fixed."""
-    found = {finding.fingerprint for finding in diagnosis.findings}
-    return tuple(entry for entry in entries if entry.fingerprint not in found)
 
 
 def trouble_of(diagnosis: Diagnosis) -> str | None:
@@ -183,11 +169,11 @@ def empty_text(diagnosis: Diagnosis, before: BaselineRun | None) -> str | None:
 
     Args:
         diagnosis: Of the run.
-        before: What the baseline's run measured, or None.
+        before: What the baseline's run measured; without it, findings that say why there is no graph are enough.
     """
     if (off := _off_text(diagnosis)) is not None:
         return off
-    if not is_empty(diagnosis, before):
+    if diagnosis.summary.graphs or not (before.graphs if before is not None else not diagnosis.findings):
         return None
     known = f"; the baseline has {counted(before.graphs, 'graph')}" if before is not None else ""
     return f"Nothing was compiled: no graph reached the backend{known}."
@@ -209,7 +195,7 @@ Limits = Mapping[BudgetName, float]
 """The configured limits."""
 
 
-def budgets(limits: Limits, summary: Counts) -> tuple[Budget, ...]:
+def _budgets(limits: Limits, summary: Counts) -> tuple[Budget, ...]:
     """Compare each limit with what was measured.
 
     Ignored findings and findings in the baseline count too: a budget limits what torch did.
@@ -260,17 +246,7 @@ def compile_switch(diagnosis: Diagnosis) -> CompileSwitch | None:
     return next(off, None)
 
 
-def is_empty(diagnosis: Diagnosis, before: BaselineRun | None) -> bool:
-    """Whether torch compiled nothing, and no baseline allows that.
-
-    Without a measured baseline, a run whose findings say why there is no graph is not empty.
-    """
-    if diagnosis.summary.graphs:
-        return False
-    return before.graphs > 0 if before is not None else not diagnosis.findings
-
-
-def worse_findings(known: Iterable[Finding], entries: Mapping[str, BaselineEntry]) -> Iterator[WorseFinding]:
+def _worse(known: Iterable[Finding], entries: Mapping[str, BaselineEntry]) -> Iterator[WorseFinding]:
     """Known findings with worse effects than in the baseline."""
     for finding in known:
         before = entries[finding.fingerprint]
@@ -288,14 +264,14 @@ def _is_worse(finding: Finding, before: BaselineEntry) -> bool:
     )
 
 
-def newly_eager(diagnosis: Diagnosis, before: BaselineRun, explained: Iterable[Finding]) -> tuple[str, ...]:
+def _newly_eager(diagnosis: Diagnosis, before: BaselineRun, explained: Iterable[Finding]) -> tuple[str, ...]:
     """Functions that run eagerly as a whole and didn't in the baseline."""
     named = {name for finding in explained for name in finding.effects.skipped_frames}
     known = {*before.eager_functions, *named}
     return tuple(name for name in run_of(diagnosis).eager_functions if name not in known)
 
 
-def has_lost_coverage(diagnosis: Diagnosis, before: BaselineRun) -> bool:
+def _has_lost_coverage(diagnosis: Diagnosis, before: BaselineRun) -> bool:
     """Whether the share in graphs fell beyond noise because more operations run eagerly, or became unknown.
 
     A graph that got smaller lowers the share too, and isn't a loss.

@@ -176,23 +176,18 @@ def unused_ignores(
         paths: ``per-path-ignores``; a pattern that matches none of these files isn't judged.
         pyproject: What to call the file that sets them.
     """
-    known: dict[tuple[str, int], IgnoreComment] = {}
-    used: dict[tuple[str, int], set[str]] = {}
+    used: dict[tuple[str, int, IgnoreComment], set[str]] = {}
     for comments, findings in runs:
         for file, found in comments.items():
             here = [finding for finding in findings if finding.location.file == file]
             for comment in found:
-                known[file, comment.line] = comment
                 codes = {code for finding in here if (code := comment.code_for(finding)) is not None}
-                used.setdefault((file, comment.line), set()).update(codes)
-    return (*_unused_comments(known, used), *_unused_paths(runs, paths, pyproject))
+                used.setdefault((file, comment.line, comment), set()).update(codes)
+    return (*_unused_comments(used), *_unused_paths(runs, paths, pyproject))
 
 
-def _unused_comments(
-    known: Mapping[tuple[str, int], IgnoreComment], used: Mapping[tuple[str, int], set[str]]
-) -> Iterator[UnusedIgnore]:
-    for (file, line), comment in sorted(known.items(), key=lambda item: item[0]):
-        matched = used[file, line]
+def _unused_comments(used: Mapping[tuple[str, int, IgnoreComment], set[str]]) -> Iterator[UnusedIgnore]:
+    for (file, line, comment), matched in sorted(used.items(), key=lambda item: item[0][:2]):
         left = tuple(code for code in comment.codes or () if code not in matched)
         if left or not matched:
             yield UnusedIgnore(file=file, line=line, codes=left, why=comment.why_void)
