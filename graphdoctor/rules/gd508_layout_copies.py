@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphdoctor.facts.profiled import InductorOperation
-from graphdoctor.facts.wording import counted, names, percent
+from graphdoctor.facts.wording import names
 from graphdoctor.rules.diagnosis.kernel_times import (
-    CLEAR,
     TimedKernel,
     at_lines,
-    by_line,
     call_us,
     library_operations,
     mostly,
@@ -88,25 +86,21 @@ def _of_library(kernel: TimedKernel) -> Sequence[InductorOperation]:
     return [kernel.graph.operations[number] for number in kernel.kernel.operations if number in of_library]
 
 
+def _about(kernel: TimedKernel) -> Sequence[InductorOperation]:
+    return _of_library(kernel) or kernel.operations
+
+
 def _matches(kernels: Sequence[TimedKernel], whole_us: float, *, is_for_library: bool) -> Matches:
-    lines = by_line(kernels, lambda kernel: _of_library(kernel) or kernel.operations)
-    us, runs = sum(kernel.us for kernel in kernels), sum(kernel.runs for kernel in kernels)
-    if not lines or us < CLEAR * whole_us:
-        return
-    about = [operation for kernel in kernels for operation in (_of_library(kernel) or kernel.operations)]
+    about = [operation for kernel in kernels for operation in _about(kernel)]
     operations = list(dict.fromkeys(operation.operation.rpartition(".")[0] for operation in about))
-    what = f"copies by {names(operations)}"
-    if is_for_library:
-        whose = "its" if len(operations) == 1 else "their"
-        what = f"copies into the layouts that {names(operations)} and what reads {whose} results need"
-    yield at_lines(
-        lines,
-        kernels,
-        whole_us,
-        message=f"{what} take {percent(us / whole_us)} of a steady call ({counted(runs, 'kernel')})",
-        subject="library" if is_for_library else "copy",
-        fix=_IN_LAYOUT if is_for_library else _LEAVE_OUT,
-    )
+    if not operations:
+        return ()
+    if not is_for_library:
+        what = f"copies by {names(operations)}"
+        return at_lines(kernels, _about, whole_us, what=what, subject="copy", fix=_LEAVE_OUT)
+    whose = "its" if len(operations) == 1 else "their"
+    what = f"copies into the layouts that {names(operations)} and what reads {whose} results need"
+    return at_lines(kernels, _about, whole_us, what=what, subject="library", fix=_IN_LAYOUT)
 
 
 _IN_LAYOUT = code_fix(

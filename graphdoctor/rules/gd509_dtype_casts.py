@@ -10,7 +10,6 @@ from graphdoctor.rules.diagnosis.kernel_times import (
     CLEAR,
     TimedKernel,
     at_lines,
-    by_line,
     call_us,
     mostly,
     timed_kernels,
@@ -97,30 +96,10 @@ def _casts_of(kernel: TimedKernel) -> Sequence[InductorOperation]:
 
 
 def _casts(kernels: Sequence[TimedKernel], whole_us: float) -> Matches:
-    us, runs = sum(kernel.us for kernel in kernels), sum(kernel.runs for kernel in kernels)
-    lines = by_line(kernels, _casts_of)
-    if not lines or us < CLEAR * whole_us:
-        return
     casts = [operation for kernel in kernels for operation in _casts_of(kernel)]
     kinds = {(each.input_dtypes[0], each.dtype) for each in casts if each.input_dtypes and each.dtype}
     which = "".join(f" from {old} to {new}" for old, new in kinds) if len(kinds) == 1 else ""
-    yield at_lines(
-        lines,
-        kernels,
-        whole_us,
-        message=f"casts{which} take {percent(us / whole_us)} of a steady call: {counted(runs, 'kernel')} "
-        f"{_moved(kernels, runs)}",
-        subject="cast",
-        fix=_CAST_ONCE,
-    )
-
-
-def _moved(kernels: Sequence[TimedKernel], runs: int) -> str:
-    """What the kernels do, with the memory that they move unless that is unknown of one."""
-    known = [kernel.kernel.bytes * kernel.runs for kernel in kernels if kernel.kernel.bytes is not None]
-    if len(known) < len(kernels):
-        return "only casts" if runs == 1 else "only cast"
-    return f"that only {'casts moves' if runs == 1 else 'cast move'} {sum(known) / 1e6:.3g} MB"
+    return at_lines(kernels, _casts_of, whole_us, what=f"casts{which}", subject="cast", fix=_CAST_ONCE)
 
 
 def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -> Matches:

@@ -7,14 +7,14 @@ with the time of the kernels that are about them.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.wording import percent
-from graphdoctor.rules.diagnosis.rule import RuleMatch
+from graphdoctor.facts.wording import bytes_text, counted, percent
+from graphdoctor.rules.diagnosis.rule import Matches, RuleMatch
 
 CLEAR = 0.05
 """A share of the call that's worth a finding: less than that can't be told from noise once it is gone."""
@@ -117,21 +117,27 @@ def by_line(
 
 
 def at_lines(
-    lines: Mapping[StackEntry, float],
     kernels: Sequence[TimedKernel],
+    about: Callable[[TimedKernel], Sequence[InductorOperation]],
     whole_us: float,
     *,
-    message: str,
+    what: str,
     subject: str,
     fix: Fix,
-) -> RuleMatch:
-    """What kernels take at lines, the most costly of which is the finding's."""
+) -> Matches:
+    """What kernels take at the lines that they are about, if that is clear; the most costly line is the finding's."""
+    lines = by_line(kernels, about)
+    us, runs = sum(kernel.us for kernel in kernels), sum(kernel.runs for kernel in kernels)
+    if not lines or us < CLEAR * whole_us:
+        return
     entry, *others = lines
-    us = sum(kernel.us for kernel in kernels)
-    return RuleMatch(
+    # The memory that they move is unknown if that of one is.
+    moved = [kernel.kernel.bytes * kernel.runs for kernel in kernels if kernel.kernel.bytes is not None]
+    traffic = f", {bytes_text(sum(moved))} of memory traffic" if len(moved) == len(kernels) else ""
+    yield RuleMatch(
         entry=entry,
-        message=message,
-        count=sum(kernel.runs for kernel in kernels),
+        message=f"{what} take {percent(us / whole_us)} of a steady call ({counted(runs, 'kernel')}{traffic})",
+        count=runs,
         compile_ids=(kernel.graph.compile_id for kernel in kernels),
         related=tuple((line, f"{percent(lines[line] / whole_us)} of the call") for line in others),
         subject=subject,
