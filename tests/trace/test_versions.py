@@ -12,7 +12,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.versions import FEATURES, lacking, parsed_version
+from graphdoctor.trace.versions import lacking, parsed_version
 from tests.each import for_each
 from tests.recordings.make import with_new_sums
 
@@ -122,13 +122,6 @@ def test_threads_are_no_processes(tmp_path: Path) -> None:
 @for_each("text, version", [("2.6.0+cu124", (2, 6)), ("2.10.0a0+git1", (2, 10)), ("", None), (None, None), ("x", None)])
 def test_versions_are_read(text: str | None, version: tuple[int, int] | None) -> None:
     assert parsed_version(text) == version
-
-
-def test_the_documentation_has_the_same_table() -> None:
-    page = (REPOSITORY / "docs" / "reference" / "recordings.md").read_text()
-    rows = [f"| {'.'.join(map(str, feature.since))} | {feature.what} |" for feature in FEATURES]
-
-    assert [row for row in rows if row not in page] == []
 
 
 VERSIONS = sorted(folder.parent.name for folder in RECORDINGS.glob("*/refused.bare"))
