@@ -24,7 +24,7 @@ _HEADER = re.compile(rb"^([VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+) [^\]]*\] (\{.*)
 
 @dataclass
 class Record:
-    """One record; the ``Intake`` finds out which of the user's calls, or whether one of our repetitions, it is from."""
+    """One record; the ``Intake`` finds out which call and which of Dynamo's graphs it is about, or that it is extra."""
 
     kind: str
     """Its type key, such as ``dynamo_start``; for an artifact, the artifact's name."""
@@ -37,6 +37,7 @@ class Record:
     raw: bytes | None = None
     payload_bytes: int | None = None
     call_index: int | None = None
+    graph_index: int | None = None
     is_extra: bool = False
 
     def json(self) -> Any:  # noqa: ANN401

@@ -238,6 +238,7 @@ class Intake:
         code = record.payload
         dtensors = dict(_DTENSOR.findall(code)) if code and _DTENSOR_NAME in code else {}
         index, compile_id = len(self.graphs), record.compile_id or "?"
+        record.graph_index = index
         graph = Graph(compile_id=compile_id, index=index, op_count=None, code=code, dtensors=dtensors)
         self.graphs.append(SeenGraph(graph, record.attempt))
 
@@ -321,6 +322,7 @@ class Intake:
         index, printed = len(self.graphs), {}
         if last is not None and last.graph.compile_id == compile_id and not last.is_ours:
             index, printed = last.graph.index, {"code": last.graph.code, "dtensors": last.graph.dtensors}
+        record.graph_index = index
         known = {"op_count": None, **value, "compile_id": compile_id, "index": index}
         graph = read_fact(Graph, known, skips_unknown=True).model_copy(update=printed)
         self.graphs[index:] = [SeenGraph(graph, None, is_ours=True)]

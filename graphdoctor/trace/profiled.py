@@ -36,7 +36,8 @@ _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
 
 _OVERLOAD = re.compile(r"\.(default|out|\w+_out)$")
 _GENERATED: tuple[InductorKernelKind, ...] = ("pointwise", "reduction", "template")
-_LIBRARY = ("extern_kernels.", "torch.ops.", "aten.", "inductor_ops.")
+LIBRARY = ("extern_kernels.", "torch.ops.", "aten.", "inductor_ops.")
+"""Prefixes of library functions in generated code; its header defines the last two."""
 
 
 def matched_runs(call: ProfiledCall, graphs: Sequence[InductorGraph]) -> Iterator[MatchedRun]:
@@ -109,7 +110,7 @@ def _matched(
 
 def base_name(name: str) -> str:
     """An operation's name without namespace and overload, such as ``addmm``."""
-    for prefix in _LIBRARY:
+    for prefix in LIBRARY:
         name = name.removeprefix(prefix)
     return re.split(r"::|\.", _OVERLOAD.sub("", name))[-1]
 

@@ -16,6 +16,7 @@ from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins, is_probe
 from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target
+from graphdoctor.trace.profiled import LIBRARY
 from graphdoctor.trace.sections import Collector, Details, Text
 
 AotGraph = Literal["forward", "backward", "inference"]
@@ -33,8 +34,6 @@ _PROVENANCE = "inductor_provenance_tracking_node_mappings"
 _AOT_ID = re.compile(rf"^# AOT ID: \[.*'\d+_({'|'.join(get_args(AotGraph))})'\]", re.MULTILINE)
 """First line of generated code (``write_header``, ``torch/_inductor/codegen/wrapper.py``, 2.13)."""
 _MODULE_NUMBER = re.compile(r"\.(\d[^.\[\]]*)")
-_LIBRARY = ("extern_kernels.", "torch.ops.", "aten.", "inductor_ops.")
-"""Prefixes of library functions in generated code; its header defines the last two."""
 _BENCHMARKS = frozenset({"benchmark_compiled_module", "get_args"})
 
 
@@ -60,10 +59,8 @@ class Stages(Collector):
         super().__init__(details)
         # Dynamo's graphs as their numbers in the order of the log, as in Recording.graphs; the others as they are.
         self._seen: list[int | _Seen] = []
-        self._graph_count = 0
         self._last_graph: dict[str | None, int] = {}
         self._has_backward: dict[str | None, bool] = {}
-        self._unpaired: tuple[str | None] | None = None
         self._unlowered: dict[str | None, _Seen] = {}
         self._last_code: dict[str | None, _Seen] = {}
         self._fused: dict[str | None, tuple[FusedKernel, ...]] = {}
@@ -85,19 +82,16 @@ class Stages(Collector):
             self._add_lowered(record, record.payload)
 
     def _add_dynamo(self, record: Record, *, is_kept: bool) -> None:
-        """Count as ``Intake`` does: our record describes the same graph as torch's record right before it, if any."""
-        is_ours = record.kind == "graphdoctor_graph"
-        if is_ours and self._unpaired == (record.compile_id,):
-            self._unpaired = None
+        index, compile_id = record.graph_index, record.compile_id
+        # Our record describes the same graph as torch's record right before it, if any.
+        if index is None or self._last_graph.get(compile_id) == index:
             return
-        self._unpaired = None if is_ours else (record.compile_id,)
         if is_kept:
-            self._seen.append(self._graph_count)
+            self._seen.append(index)
             if self._details is not None:
-                self._details.hold(record.compile_id, Text(record.payload))
-        self._last_graph[record.compile_id] = self._graph_count
-        self._has_backward.pop(record.compile_id, None)
-        self._graph_count += 1
+                self._details.hold(compile_id, Text(record.payload))
+        self._last_graph[compile_id] = index
+        self._has_backward.pop(compile_id, None)
 
     def _add_fused(self, record: Record) -> None:
         found = record.json()
@@ -241,7 +235,7 @@ def kernels_of(code: str) -> tuple[str, ...]:
                 targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile")))
             ):
                 kernels[name] = None
-    called = dict.fromkeys(name for name in _calls(module) if name.startswith(_LIBRARY))
+    called = dict.fromkeys(name for name in _calls(module) if name.startswith(LIBRARY))
     return (*kernels, *called)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.picture import FusedKernel
-from graphdoctor.facts.recording import Graph, GraphNode, Recording
+from graphdoctor.facts.recording import Environment, Graph, GraphNode, Recording
 from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.printed_graph import parse_graph
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.stages import Stages, kernels_of
@@ -41,16 +42,19 @@ Made = tuple[str, str, str]
 
 def record(kind: str, compile_id: str, aot_id: str = "") -> Record:
     frame, count = map(int, compile_id.split("/"))
-    text = f"# AOT ID: ['{aot_id}']\n" if aot_id else PRINTED
+    text = f"# AOT ID: ['{aot_id}']\n" if aot_id else "{}" if kind == "graphdoctor_graph" else PRINTED
     value = {"filename": "/cache/code.py"} if kind == "inductor_output_code" else {}
     return Record(kind, False, value, {kind: value, "frame_id": frame, "frame_compile_id": count}, text)
 
 
 def taken(*made: Made | tuple[str, str], extra: frozenset[int] = frozenset()) -> Stages:
     """All of them taken in; those at the places in ``extra`` belong to repetitions."""
-    stages = Stages()
+    intake, stages = Intake(Environment()), Stages()
     for place, each in enumerate(made):
-        stages.add(replace(record(*each), is_extra=place in extra))
+        one = replace(record(*each), is_extra=place in extra)
+        if not one.is_extra:
+            intake.add(one)
+        stages.add(one)
     return stages
 
 

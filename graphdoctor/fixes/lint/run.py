@@ -55,7 +55,7 @@ def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines:
     else:
         function = site.region.scope.qualname
         message = f"`{spot.subject}` changes in every call, and `{function}` recompiles for each value"
-        fixes = tuple(module_number_fixes(spot.subject, start="0"))
+        fixes = module_number_fixes(spot.subject, start="0")
     return Finding(
         code=rule.code,
         rule=rule.name,
