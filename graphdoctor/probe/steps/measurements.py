@@ -188,13 +188,11 @@ def _kernels(workload: Workload, call: Call) -> None:
 
 def _report_unknown_lines(workload: Workload) -> None:
     codegen, backend = workload.codegen, workload.request["backend"]
-    if codegen is not None and codegen.failure is not None:
-        reason = f"looking at them raised {codegen.failure}"
-        workload.events.gap("kernels", f"Which lines some kernels compute is unknown: {reason}.")
-    elif workload.activity.compiles and codegen is not None and not codegen.graphs:
-        who = f"the backend {backend!r} generates no code"
-        reason = "Inductor generated no code" if backend == "inductor" else who
-        workload.events.gap("kernels", f"Which lines the kernels compute is unknown: {reason}.")
+    if codegen is not None and (codegen.failure is not None or (workload.activity.compiles and not codegen.graphs)):
+        reason = f"the backend {backend!r} generated no code"
+        if codegen.failure is not None:
+            reason = f"looking at some raised {codegen.failure}"
+        workload.events.gap("kernels", f"Which lines kernels compute is unknown: {reason}.")
 
 
 def _memory(workload: Workload, call: Call) -> None:

@@ -74,6 +74,7 @@ class Varying:
                 self._vary_all(found)
             finally:
                 self._state.restore()
+            self._state.report_lost(self._events, "between calls")
             self._events.write("vary_end")
 
     def _find_state(self) -> bool:
@@ -100,9 +101,6 @@ class Varying:
             return False
         if self._state is after:
             self._check_repetition()
-        if not self._state.is_complete:
-            self._events.gap("not_put_back", "The target holds too much to restore all of it between calls.")
-        self._state.report_used_up(self._events, "between calls")
         return True
 
     def _check_repetition(self) -> None:

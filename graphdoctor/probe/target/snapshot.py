@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from ...facts.wording import counted
 from ..events import EventFile
 from .targets import Call, plain_function
 
@@ -181,14 +182,10 @@ class State:
         """What restores variables of functions."""
         self._tensors: list[_KeptTensor] = []
         self._bytes = 0
-        self.is_complete = True
-        """False when there was too much to keep."""
         self._used_up: set[str] = set()
         """Iterators, which can't be restored, by type name."""
-        self.refusals = 0
+        self._refusals = 0
         """Tensors that changed and couldn't be restored."""
-        self.is_cut = False
-        """There were too many objects to look at."""
         # For a module also its function: a class may be defined in a function, whose variables its forward uses.
         called = plain_function(function)
         used = {} if called is None else {name: called.__globals__.get(name) for name in _names(called.__code__)}
@@ -203,7 +200,6 @@ class State:
             if id(value) in self._seen or value is None or type(value) in (int, float, bool, str, bytes):
                 continue
             if len(self._seen) >= _MAX_OBJECTS:
-                self.is_complete, self.is_cut = False, True
                 return
             self._seen[id(value)] = value
             # A class of the program's may refuse any access.
@@ -244,9 +240,7 @@ class State:
         kept = _KeptTensor(value)
         size = value.numel() * value.element_size()
         self._tensors.append(kept)
-        if kept.version is not None and self._bytes + size > _MAX_BYTES:
-            self.is_complete = False
-        else:
+        if kept.version is None or self._bytes + size <= _MAX_BYTES:
             self._bytes += size
             kept.content = value.detach().clone()
         return [kept.grad]
@@ -256,11 +250,16 @@ class State:
         """All tensors that were found."""
         return [kept.tensor for kept in self._tensors]
 
-    def report_used_up(self, events: EventFile, when: str) -> None:
-        """Report what can't be restored."""
-        if self._used_up:
-            kinds = ", ".join(sorted(self._used_up))
-            events.gap("not_put_back", f"The target holds objects that can't be restored {when}: {kinds}.")
+    def report_lost(self, events: EventFile, when: str) -> None:
+        """Report what ``restore`` can't restore."""
+        lost = sorted(self._used_up)
+        if self._refusals:
+            lost.append(counted(self._refusals, "changed tensor"))
+        if len(self._seen) >= _MAX_OBJECTS:
+            lost.append(f"what is beyond the first {_MAX_OBJECTS:,} objects")
+        if lost:
+            message = f"Of what the target holds, this can't be restored {when}: {', '.join(lost)}."
+            events.gap("not_put_back", message)
 
     def is_changed(self) -> bool:
         """Whether a container or a tensor is other than it was."""
@@ -276,7 +275,7 @@ class State:
         for restore in self._others:
             restore()
         with torch.no_grad():
-            self.refusals = sum(not kept.restore() for kept in self._tensors)
+            self._refusals = sum(not kept.restore() for kept in self._tensors)
 
 
 @contextlib.contextmanager

@@ -85,12 +85,7 @@ def _begun(recording: Path, left_behind: contextlib.ExitStack) -> EventFile:
 def _put_back(state: State, random: RandomState, events: EventFile) -> None:
     state.restore()
     random.restore()
-    if state.refusals:
-        events.gap("not_put_back", f"The calls changed {state.refusals} tensors that could not be restored.")
-    if state.is_cut:
-        message = "The target holds too many objects to restore everything that the calls changed in them."
-        events.gap("not_put_back", message)
-    state.report_used_up(events, "after the calls")
+    state.report_lost(events, "after the calls")
 
 
 @contextlib.contextmanager

@@ -93,23 +93,23 @@ class WarmProbes:
             asked = WarmRequest(path=str(request), backend=backend, library=library, inherited=list(descriptors))
             content = json.dumps(asked).encode()
             stdout = os.fdopen(reading, "rb", buffering=0)
-            pid = None
+            pid = b""
             ours.settimeout(timeout_s)
             try:
                 with theirs, os.fdopen(writing, "wb"):
                     socket.send_fds(requests, [content], [theirs.fileno(), writing, held, *descriptors])
                 # An interpreter without torch ends before it answers.
-                pid = _line(ours)
+                pid = ours.makefile("rb", buffering=0).readline()
             except OSError:  # the server is gone, or has been asked for too long
                 self._is_usable = False
                 if self._server is not None:
                     self._server.kill()
-        if pid is None:
+        if not pid:
             ours.close()
             stdout.close()
             return None
         ours.settimeout(None)
-        return WarmProcess(pid, ours, stdout)
+        return WarmProcess(int(pid), ours, stdout)
 
     def _connected(self, environment: dict[str, str]) -> socket.socket | None:
         if self._is_usable and self._server is None:
@@ -134,13 +134,3 @@ class WarmProbes:
                     return None
             self._requests = ours
         return self._requests if self._is_usable else None
-
-
-def _line(answer: socket.socket) -> int | None:
-    content = b""
-    while not content.endswith(b"\n"):
-        more = answer.recv(1)
-        if not more:
-            return None
-        content += more
-    return int(content)
