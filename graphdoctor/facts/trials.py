@@ -99,8 +99,6 @@ class Replay(Fact):
     way."""
     kinds_apart: tuple[ResultKind, ...] = ()
     """Kinds of results of which the float64 run computed a value in another way, such as from other random numbers."""
-    is_rounding_known: bool = False
-    """Whether a float64 run of the unmodified program said what rounding is."""
     draws_random: bool = False
     """Whether a call drew from Python's, torch's or NumPy's own random generator."""
     lost: tuple[str, ...] = ()

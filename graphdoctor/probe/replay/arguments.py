@@ -7,6 +7,7 @@ several places, or is there again in a later call, is replaced by one tensor, an
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -19,9 +20,7 @@ from ..target.snapshot import dressed_as
 from ..target.targets import Call
 from .leaves import Leaf, Step, leaves_of, replaced_in
 
-_TRANSPOSED = "transposed"
 _CHANNELS_LAST = "channels last"
-_SLICE = "slice of a wider tensor"
 _CONTIGUOUS = "contiguous"
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -61,31 +60,32 @@ def layout_name(tensor: torch.Tensor) -> str:
     return f"strides {tuple(tensor.stride())}"
 
 
+def _in_wider(source: torch.Tensor) -> torch.Tensor:
+    wider = source.new_zeros((*source.shape[:-1], 2 * source.shape[-1]))
+    return wider[..., : source.shape[-1]].copy_(source)
+
+
+_LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "transposed": lambda source: source.mT.clone(memory_format=torch.contiguous_format).mT,
+    _CHANNELS_LAST: lambda source: source.clone(memory_format=torch.channels_last),
+    _CONTIGUOUS: lambda source: source.clone(memory_format=torch.contiguous_format),
+    "slice of a wider tensor": _in_wider,
+}
+
+
 def other_layouts(tensor: torch.Tensor) -> list[str]:
     """Other memory layouts for the same values, without those that have the same strides."""
-    if tensor.ndim == 0 or tensor.numel() < 2:
-        return []
-    least_dims = {_TRANSPOSED: 2, _CHANNELS_LAST: 4, _CONTIGUOUS: 0, _SLICE: 0}
-    names = [name for name, least in least_dims.items() if tensor.ndim >= least and (least < 4 or tensor.ndim == 4)]
-    by_strides = {laid_out(tensor, name).stride(): name for name in reversed(names)}
-    by_strides.pop(tensor.stride(), None)
-    return [name for name in names if name in by_strides.values()]
+    found: dict[tuple[int, ...], str] = {}
+    for name in _LAYOUTS if tensor.ndim and tensor.numel() > 1 else ():
+        with contextlib.suppress(RuntimeError):  # it's for tensors with more dims
+            found.setdefault(laid_out(tensor, name).stride(), name)
+    found.pop(tensor.stride(), None)
+    return list(found.values())
 
 
 def laid_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     """The same values in another memory layout."""
-    source = tensor.detach()
-    if layout == _CONTIGUOUS:
-        result = source.clone(memory_format=torch.contiguous_format)
-    elif layout == _CHANNELS_LAST:
-        result = source.clone(memory_format=torch.channels_last)
-    elif layout == _TRANSPOSED:
-        result = source.transpose(-1, -2).clone(memory_format=torch.contiguous_format).transpose(-1, -2)
-    else:
-        wider = source.new_zeros((*source.shape[:-1], 2 * source.shape[-1]))
-        result = wider[..., : source.shape[-1]]
-        result.copy_(source)
-    return dressed_as(result, tensor)
+    return dressed_as(_LAYOUTS[layout](tensor.detach()), tensor)
 
 
 def other_device(device: torch.device) -> str | None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 
@@ -19,7 +18,7 @@ from ...facts.recording import DifferingDim, ExportCalls
 from ..record.compile_calls import argument_names
 from ..record.describe import value_text
 from ..target.snapshot import attribute_names
-from ..target.targets import Call, signature_of
+from ..target.targets import Call, plain_function, signature_of
 from ..torch_private import torch_api
 
 _MAX_DEPTH = 6
@@ -43,7 +42,7 @@ def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[
     """Every leaf of a call's arguments in the order of the signature, followed by defaults that the call omits."""
     signature = signature_of(function)
     parameters = [] if signature is None else list(signature.parameters.values())
-    choices = {parameter.name: _choices(parameter, function) for parameter in parameters}
+    choices = _choices(function)
     passed = list(given(call, function))
     names = [name for _, name, _ in passed]
     leaves = [
@@ -56,7 +55,7 @@ def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[
         can_be_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         is_plain = default is None or type(default) in (int, float, bool, str)
         if can_be_named and is_plain and name not in names:
-            leaves.append(Leaf((("item", 1), ("item", name)), name, default, choices[name], is_default=True))
+            leaves.append(Leaf((("item", 1), ("item", name)), name, default, choices.get(name, ()), is_default=True))
     return leaves
 
 
@@ -133,21 +132,16 @@ def given(call: Call, function: Any) -> Iterator[tuple[tuple[Step, Step], str, A
         yield (("item", 1), ("item", name)), name, value
 
 
-def _choices(parameter: inspect.Parameter, function: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    import typing
-
-    annotation = parameter.annotation
-    if isinstance(annotation, str):
-        called = type(function).forward if isinstance(function, torch.nn.Module) else function
-        try:
-            annotation = typing.get_type_hints(called).get(parameter.name)
-        except Exception:  # noqa: BLE001 - an annotation may name anything, or nothing that exists
-            return ()
-    found: list[Any] = []
-    for part in (annotation, *typing.get_args(annotation)):
-        if typing.get_origin(part) is typing.Literal:
-            found += typing.get_args(part)
-    return tuple(found)
+def _choices(function: Any) -> dict[str, tuple[Any, ...]]:  # noqa: ANN401
+    """The values that the annotations of parameters allow (``Literal``)."""
+    try:
+        hints = get_type_hints(plain_function(function))
+    except Exception:  # noqa: BLE001 - an annotation may name anything, or nothing that exists
+        return {}
+    return {
+        name: tuple(one for part in (hint, *get_args(hint)) if get_origin(part) is Literal for one in get_args(part))
+        for name, hint in hints.items()
+    }
 
 
 Alike = Literal["sizes", "kinds"]

@@ -68,7 +68,6 @@ class Rounding:
         judged: Judged,
         is_shaken: bool = False,
     ) -> None:
-        self.has_float64 = precise is not None
         self._precise, self._eager, self._others = precise or Results(), eager, others
         self._judged, self._is_shaken = judged, is_shaken
         self._scales: dict[str, float] = {}

@@ -195,7 +195,6 @@ class Trial:
             compared=found,
             errors=() if rounding is None else rounding.errors(mine),
             kinds_apart=() if rounding is None else rounding.kinds_apart(),
-            is_rounding_known=rounding is not None and rounding.has_float64,
             draws_random=mine.draws_random,
             lost=tuple(lost),
         )

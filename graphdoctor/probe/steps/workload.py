@@ -24,7 +24,7 @@ from ..replay.leaves import AlikeCalls
 from ..replay.trial import Trial
 from ..target.options import check_compile_arguments
 from ..target.regions import CompiledRegions, compile_regions, described, repeated_blocks
-from ..target.snapshot import seed_everything
+from ..target.snapshot import State, seed_everything
 from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, lacks_batch, signature_of
 from ..torch_private import torch_api, torch_inductor
 from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
@@ -53,7 +53,7 @@ class Workload:
         self._is_batch_checked = False
         # Found before any of them is compiled.
         self._blocks = repeated_blocks(target.function)
-        self.description = self._described()
+        events.write("target", **self._described())
         # Attached after the user's import: a program that resets torch's logging there keeps us.
         # A trial's changes are in its own files; nobody reads its picture.
         files = ProgramFiles(target.file, has_texts=not request["trial"])
@@ -204,16 +204,15 @@ class Workload:
         self._output = None
 
     def warm_up(self) -> None:
-        """Make all calls once if the trial wants it; parameters and buffers are restored afterwards."""
+        """Make all calls once if the trial wants it; what they change is restored afterwards."""
         if self.trial is None or not self.trial.plan.get("warm_up"):
             return
-        module = self.function if isinstance(self.function, torch.nn.Module) else torch.nn.Module()
-        state = {name: value.clone() for name, value in module.state_dict().items()}
+        state = State(self.function)
         with self.repeating("warming up"):
             for call in self.calls():
                 seed_everything(self.request["seed"])
                 self.forward(call)
-        module.load_state_dict(state)
+        state.restore()
 
     def forward(self, call: Call, *, is_eager: bool = False) -> Any:  # noqa: ANN401
         """Make a call, or the same without torch.compile, without its backward pass; what it returns."""

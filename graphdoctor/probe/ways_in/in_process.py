@@ -69,7 +69,6 @@ def explain(request: ProbeRequest, target: Target, call: Call, recording: Path, 
         reports.report_environment(events, reports.device_name())
         workload = Workload(request, events, complain, target, Calls(lambda: iter((call,)), "the caller"))
         left_behind.callback(workload.close)
-        events.write("target", **workload.description)
         events.write("finished", is_complete=run(workload))
 
 

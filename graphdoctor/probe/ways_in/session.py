@@ -96,7 +96,6 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: Compl
         is_complete = True
     else:
         workload = Workload(request, events, complain, *prepared(request, events))
-        events.write("target", **workload.description)
         if plan.get("export") is not None:
             from ..steps.exporting import export
 
