@@ -33,9 +33,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, Origin, relative
+from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.statements import SourceFile, parsed
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[Annota
     sources = {file: source for file, text in texts.items() if text.text and (source := parsed(text.text)) is not None}
     marked = _Marker(diagnosis, picture, sources, root).files
     files = [
-        _annotated(file, marks, texts.get(file), sources.get(file))
+        annotated(file, marks, texts.get(file), sources.get(file))
         for file, marks in marked.items()
         if marks.origin in PROGRAM_ORIGINS or any(line.findings for line in marks.lines.values())
     ]
@@ -168,13 +169,14 @@ def _is_more_than_path(line: Line) -> bool:
     return line.state != "none" or any(known)
 
 
-def _annotated(file: str, marks: FileMarks, source: SourceText | None, parsed: SourceFile | None) -> AnnotatedFile:
+def annotated(file: str, marks: FileMarks, source: SourceText | None, parsed: SourceFile | None) -> AnnotatedFile:
+    """A file with what is known about its lines, and the lines around them."""
     has_text = source is not None and source.text is not None
     known: dict[int, str | None] = {number: line.text for number, line in marks.lines.items()}
     shown = {*known}
     if source is not None and source.text is not None:
         known = dict(enumerate(source.text.removesuffix("\n").split("\n"), start=1))
-        limit = _MAX_OWN_LINES if source.origin == "user" else _MAX_PACKAGE_LINES
+        limit = _MAX_OWN_LINES if marks.origin == "user" else _MAX_PACKAGE_LINES
         shown |= known.keys() if len(known) <= limit else _reached(marks, parsed) & known.keys()
     # What a reader can do without.
     runs = _ranges(shown - _reached(marks, parsed)) if parsed is not None else ()
@@ -192,6 +194,23 @@ def _annotated(file: str, marks: FileMarks, source: SourceText | None, parsed: S
         is_source_missing=not has_text,
         hidden_ranges=tuple(_ranges(known.keys() - shown)),
     )
+
+
+def listing(number: int, file: AnnotatedFile, name: str) -> dict[str, Any]:
+    """A file as templates list it: runs of lines that are all folded or all not, with colored code and what is hidden.
+
+    ``hidden_before`` has the numbers of hidden lines by the number of the line after them.
+    """
+    texts = [line.text for line in file.lines]
+    runs = groupby(enumerate(file.lines), lambda each: each[1].is_folded)
+    return {
+        "number": number,
+        "file": file,
+        "name": name,
+        "runs": [(is_folded, list(run)) for is_folded, run in runs],
+        "hidden_before": {last + 1: last - first + 1 for first, last in file.hidden_ranges},
+        "code": highlighted("\n".join(text or "" for text in texts)) if any(text is not None for text in texts) else [],
+    }
 
 
 def _reached(marks: FileMarks, parsed: SourceFile | None) -> set[int]:

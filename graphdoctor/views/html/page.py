@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,8 +15,7 @@ from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html import data
 from graphdoctor.views.html.data import compile_shares, phase_rows, phases_height
 from graphdoctor.views.html.document import render_view_page
-from graphdoctor.views.html.highlight import highlighted
-from graphdoctor.views.html.lines import AnnotatedFile, annotate
+from graphdoctor.views.html.lines import annotate, listing
 from graphdoctor.views.html.sourceless import without_source
 from graphdoctor.views.parts import Block, Blocks, Drawing, Note, Section
 from graphdoctor.views.report import report_view
@@ -98,7 +96,10 @@ class Page:
     def sections(self, what_if: Blocks) -> Iterator[Section]:
         """The sections after the findings; ``what_if`` is said of recompiles."""
         diagnosis, picture = self._diagnosis, self._picture
-        files = [self._file(number, file) for number, file in enumerate(self._files)]
+        files = [
+            listing(number, file, Location(file=file.file, line=1, function="", package=file.package).shown_file)
+            for number, file in enumerate(self._files)
+        ]
         source = self._drawing(
             "source",
             files=files,
@@ -169,21 +170,6 @@ class Page:
         """The color of a frame, which all of its compiles share."""
         frame = compile_id.rpartition("/")[0]
         return self._hues.setdefault(frame, len(self._hues) % _HUES)
-
-    def _file(self, number: int, file: AnnotatedFile) -> dict[str, Any]:
-        texts = [line.text for line in file.lines]
-        whole = "\n".join(text or "" for text in texts)
-        return {
-            "number": number,
-            "file": file,
-            "name": Location(file=file.file, line=1, function="", package=file.package).shown_file,
-            "runs": [
-                (is_folded, list(run))
-                for is_folded, run in groupby(enumerate(file.lines), lambda one: one[1].is_folded)
-            ],
-            "hidden_before": {last + 1: last - first + 1 for first, last in file.hidden_ranges},
-            "code": highlighted(whole) if any(text is not None for text in texts) else [],
-        }
 
     def _calls(self) -> Section:
         """Each call with what it compiled, and what fell back to eager mode."""

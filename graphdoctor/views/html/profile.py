@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphdoctor.facts.wording import counted
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.kernel_code import codes_of
-from graphdoctor.views.html.timed_source import timed_files
+from graphdoctor.views.html.lines import FileMarks, Line, annotated, listing
+from graphdoctor.views.html.statements import parsed
 from graphdoctor.views.measures import time_text
 from graphdoctor.views.parts import Blocks, Drawing
 from graphdoctor.views.words import base_name
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.picture import Picture
-    from graphdoctor.facts.profile import ProfiledKernel, ProfileReport, TimePart
+    from graphdoctor.facts.picture import Picture, SourceText
+    from graphdoctor.facts.profile import ProfiledKernel, ProfiledLine, ProfileReport, TimePart
 
     Place = Callable[[str, int], tuple[str, str | None]]
     _Parts = Sequence[tuple[Sequence[str], TimePart]]
 
 _LEAST = 0.002
 """A smaller part of the whole is put together with others."""
+_MAX_FILES = 40
 _MAX_KERNELS = 300
 _MAX_OPERATIONS = 12
 _MAX_PLACES = 3
@@ -35,12 +37,11 @@ class ProfileDrawings:
     def __init__(self, report: ProfileReport, picture: Picture | None, files: words.Files) -> None:
         self._report = report
         self._has_picture = picture is not None
-        self._sources, self._files_left_out = timed_files(report, picture.files if picture else (), files)
+        self._sources, self._files_left_out = _sources(report, picture.files if picture else (), files)
         self._anchors = {
-            (file.file, line.number): f"f{file.number}-L{line.number}"
-            for file in self._sources
-            for run in file.runs
-            for line in run.lines
+            (each["file"].file, line.number): f"f{each['number']}-L{line.number}"
+            for each in self._sources
+            for line in each["file"].lines
         }
         self._autotuned = picture.autotuned[:_MAX_KERNELS] if picture else ()
         found = report.kernels[:_MAX_KERNELS]
@@ -136,6 +137,25 @@ class ProfileDrawings:
     def _linked(self, file: str, line: int) -> tuple[str, str | None]:
         """A line, by the name of its file, and its anchor."""
         return f"{base_name(file)}:{line}", self._anchors.get((file, line))
+
+
+def _sources(
+    report: ProfileReport, texts: Sequence[SourceText], files: words.Files
+) -> tuple[list[dict[str, Any]], int]:
+    """The files with time in them, the costliest first, and how many of them were left out."""
+    known = {each.file: each for each in texts}
+    by_file: dict[str, list[ProfiledLine]] = {}
+    for line in report.lines:
+        by_file.setdefault(line.file, []).append(line)
+    costly = sorted(by_file.items(), key=lambda item: -sum(line.share for line in item[1]))
+    found = []
+    for number, (file, own) in enumerate(costly[:_MAX_FILES]):
+        package, text = files.package(file), known.get(file)
+        marks = FileMarks("user" if package is None else "third_party", package)
+        marks.lines = {line.line: Line(line.line, line.text) for line in own}
+        shown = annotated(file, marks, text, parsed(text.text) if text is not None and text.text else None)
+        found.append(listing(number, shown, files.shown(file)) | {"own": {line.line: line for line in own}})
+    return found, len(costly) - len(found)
 
 
 def _drawing(template: str, facts: dict[str, object], elsewhere: Blocks = ()) -> Drawing:
