@@ -24,18 +24,8 @@ from graphdoctor.views.parts import (
     View,
     columns,
 )
-from graphdoctor.views.words import UNKNOWN, base_name, clusters, share_changes, title_parts
+from graphdoctor.views.words import UNKNOWN, base_name, clusters, count_changes, title_parts
 
-_COUNTS = {
-    "calls": "calls",
-    "graphs": "graphs",
-    "break sites": "break_sites",
-    "skipped frames": "skipped_frames",
-    "compiles": "compiles",
-    "recompiles": "recompiles",
-    "causes of recompiles": "recompile_causes",
-    "frames over the limit": "frames_over_limit",
-}
 _SINGLE = "Each time is a single measurement, which varies from run to run."
 
 
@@ -83,15 +73,10 @@ def _numbers(comparison: DiagnosisComparison) -> Iterator[tuple[str, str, str, s
     """Label, before, after, change; counts that are 0 on both sides are left out."""
     sides = comparison.before, comparison.after
     old, new = (side.summary for side in sides)
-    for label, name in _COUNTS.items():
-        pair: list[int | None] = [getattr(side.summary, name) for side in sides]
-        if name == "calls":
-            pair = [count if side.has_calls else None for count, side in zip(pair, sides, strict=True)]
-        if any(pair):
-            before, after = (UNKNOWN if number is None else str(number) for number in pair)
-            is_known = None not in pair and before != after
-            yield label, before, after, f"{(pair[1] or 0) - (pair[0] or 0):+d}" if is_known else ""
-    yield "coverage", *share_changes(old.coverage, new.coverage), ""
+    if any(side.has_calls for side in sides):
+        was, now = (str(side.summary.calls) if side.has_calls else UNKNOWN for side in sides)
+        yield "calls", was, now, ""
+    yield from count_changes(old, new)
     yield "compile time", *_times(old.compile_time_s, new.compile_time_s, lambda seconds: f"{seconds:.2f} s")
     yield "steady call", *_times(old.steady_call_us, new.steady_call_us, duration)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import Treatment, TriedFix, deciding
+from graphdoctor.facts.fixes import WORKING, Treatment, TriedFix, deciding
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
 from graphdoctor.facts.wording import duration, kind_text, speed_text
@@ -32,22 +32,6 @@ from graphdoctor.views.parts import (
     View,
     columns,
 )
-
-_UNTRIED = {
-    "unfinished_run": "the run didn't finish, so nothing was tried",
-    "not_requested": "trials are off",
-    "not_repeatable": "the run couldn't be repeated, so nothing was tried",
-}
-"""Why nothing was tried, as a clause; all fixes of a treatment have the same cause, but for the unsafe ones."""
-_COUNTS = {
-    "break_sites": "break sites",
-    "skipped_frames": "skipped frames",
-    "graphs": "graphs",
-    "compiles": "compiles",
-    "recompiles": "recompiles",
-    "frames_over_limit": "frames over the limit",
-    "cuda_graphs": "CUDA graphs",
-}
 
 
 def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
@@ -94,32 +78,9 @@ def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
 
 
 def _headline(treatment: Treatment) -> Verdict:
-    tried = distinct_fixes([fix for fix in treatment.tried if fix.verdict != "not tried"])
-    if not tried:
-        return Verdict(_untried(treatment), "warning")
-    counts = {
-        verdict: len(distinct_fixes([fix for fix in treatment.tried if fix.verdict == verdict]))
-        for verdict in ("verified", "contained")
-    }
-    shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count or verdict == "verified")
-    return Verdict(f"{_fixes(len(tried))} tried, {shown}.", "good" if any(counts.values()) else "warning")
-
-
-def _untried(treatment: Treatment) -> str:
-    """Why nothing was tried, in a sentence."""
-    causes = {fix.untried_cause for fix in treatment.tried if fix.untried_cause}
-    reasons = {fix.reason for fix in treatment.tried if fix.reason}
-    if treatment.notes:
-        return f"Suggested, not tried: {treatment.notes[0]}."
-    if not treatment.tried:
-        return "There was no fix to try."
-    if causes == {"unsafe"}:
-        return f"No safe fix is known. --unsafe-fixes tries {_fixes(len(distinct_fixes(treatment.tried)), 'unsafe ')}."
-    return f"Suggested, not tried: {reasons.pop() if len(reasons) == 1 else 'no trial was run'}."
-
-
-def _fixes(number: int, kind: str = "") -> str:
-    return f"{number} {kind}fix" if number == 1 else f"{number} {kind}fixes"
+    said = _tried_text(treatment) or _why_untried(treatment)
+    is_good = any(fix.verdict in WORKING for fix in treatment.tried)
+    return Verdict(f"{said[0].upper()}{said[1:]}.", "good" if is_good else "warning")
 
 
 def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Block]:
@@ -149,7 +110,7 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
 
 
 def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
-    rows = (tuple(map(Cell, row)) for row in (*_counts(treatment.before, after), *_times(treatment)))
+    rows = (tuple(map(Cell, row)) for row in (*words.count_changes(treatment.before, after), *_times(treatment)))
     yield Table(columns("#count", "#before", "#after", "change"), tuple(rows), "number", label="Before and after")
     for place, snippet in words.applied_snippets(treatment):
         yield Note(f"{place or 'Also'}:", "dim")
@@ -165,16 +126,6 @@ def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
         others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {treatment.backend}
         alone = "".join(f" Single fixes were tried under {name}." for name in sorted(others))
     yield Note(f"Compared with the program without torch.compile{under}: {what}.{differs}{alone}", "dim")
-
-
-def _counts(before: Counts, after: Counts) -> Iterator[tuple[str, str, str, str]]:
-    """What all verified fixes change together: label, before, after, and no change."""
-    for name, label in _COUNTS.items():
-        was, now = getattr(before, name), getattr(after, name)
-        is_shown = {"frames_over_limit": was or now, "cuda_graphs": None not in (was, now)}
-        if is_shown.get(name, True):
-            yield label, str(was), str(now), ""
-    yield "coverage", *words.share_changes(before.coverage, after.coverage), ""
 
 
 def _times(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:
@@ -231,15 +182,13 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
         tried = _tried_text(treatment)
         return f"Interrupted before {f'fixes were put together: {tried}' if tried else 'a fix was tried'}."
     if after is None:
-        return f"Nothing changed: {_why_nothing(treatment)}."
+        tried = _tried_text(treatment)
+        return f"Nothing changed: {f'{tried}, none kept' if tried else _why_untried(treatment)}."
     changes = [
         f"{was} → {now} {label}"
-        for label, was, now, _ in _counts(before, after)
-        if was != now and label not in ("compiles", "coverage")
+        for label, was, now, _ in words.count_changes(before, after)
+        if was != now and words.UNKNOWN not in (was, now) and label not in ("compiles", "causes of recompiles")
     ]
-    if before.coverage is not None and after.coverage is not None:
-        was, now = words.share_changes(before.coverage, after.coverage)
-        changes += [f"{was} → {now} compiled"] if was != now else []
     if (cold := treatment.cold_compile) is not None:
         changes.append(f"{cold.before_s:.1f} → {cold.after_s:.1f} s of compiling")
     speed = _speed(treatment, target)
@@ -262,24 +211,22 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
     return speed_text(times.ratio) + ("" if is_asked else f" under {times.backend}")
 
 
-def _why_nothing(treatment: Treatment) -> str:
-    if tried := _tried_text(treatment):
-        return f"{tried}, none kept"
-    causes = {fix.untried_cause for fix in treatment.tried if fix.untried_cause is not None}
-    if known := [why for cause, why in _UNTRIED.items() if cause in causes]:
-        return known[0]
-    if causes == {"unsafe"}:
+def _why_untried(treatment: Treatment) -> str:
+    """Why nothing was tried, as a clause."""
+    if not treatment.tried:
+        return "no fix is known" if treatment.left else "there is nothing to fix"
+    reasons = {fix.reason for fix in treatment.tried if fix.reason and fix.untried_cause != "unsafe"}
+    if not reasons:
         return "no safe fix is known; --unsafe-fixes tries the others"
-    if treatment.tried:
-        return "nothing was tried"
-    return "no fix is known" if treatment.left else "there is nothing to fix"
+    return f"nothing was tried{f', because {reasons.pop()}' if len(reasons) == 1 else ''}"
 
 
 def _tried_text(treatment: Treatment) -> str:
     """How many fixes were tried, and what each kind of verdict says; empty for none."""
-    verdicts = Counter(fix.verdict for fix in distinct_fixes(treatment.tried) if fix.verdict != "not tried")
+    tried = distinct_fixes([fix for fix in treatment.tried if fix.verdict != "not tried"])
+    verdicts = Counter(fix.verdict for fix in tried)
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
-    return f"{_fixes(verdicts.total())} tried ({counts})" if counts else ""
+    return f"{verdicts.total()} fix{'es' * (verdicts.total() != 1)} tried ({counts})" if counts else ""
 
 
 def applied_fixes(treatment: Treatment) -> list[TriedFix]:

@@ -41,6 +41,16 @@ UNKNOWN = "unknown"
 SAME_SPEED = "no measurable difference"
 """What stands in place of a ratio whose interval holds 1."""
 
+_COUNTS = {
+    "break sites": "break_sites",
+    "skipped frames": "skipped_frames",
+    "graphs": "graphs",
+    "compiles": "compiles",
+    "recompiles": "recompiles",
+    "causes of recompiles": "recompile_causes",
+    "frames over the limit": "frames_over_limit",
+    "CUDA graphs": "cuda_graphs",
+}
 _MAX_INPUTS = 4
 _MOST_OF_A_SETTING = 200
 
@@ -59,6 +69,11 @@ def few_text(texts: Sequence[str], most: int, *, between: str = ", ", end: str =
     """A few of several texts, and how many more there are."""
     more = len(texts) - most
     return between.join(texts[:most]) + (f"{end}{more} more" if more > 0 else "")
+
+
+def repeated_text(counts: Iterable[tuple[str, int]]) -> str:
+    """Words, each with how often it is there: ``mul ×2, add``."""
+    return ", ".join(word if count == 1 else f"{word} ×{count}" for word, count in counts)
 
 
 def first_sentence(text: str) -> str:
@@ -286,6 +301,15 @@ def measured_speed(measured: PairedTime) -> str:
     if measured.ratio_low <= 1 <= measured.ratio_high or speed_text(measured.ratio) == UNCHANGED:
         return SAME_SPEED
     return speed_text(measured.ratio, measured.ratio_low, measured.ratio_high)
+
+
+def count_changes(before: Counts, after: Counts) -> Iterator[tuple[str, str, str, str]]:
+    """Label, before, after and change of each count that is known and isn't 0 on both sides, then of coverage."""
+    for label, name in _COUNTS.items():
+        was, now = getattr(before, name), getattr(after, name)
+        if None not in (was, now) and (was or now):
+            yield label, str(was), str(now), f"{now - was:+d}" if was != now else ""
+    yield "coverage", *share_changes(before.coverage, after.coverage), ""
 
 
 def share_changes(before: float | None, after: float | None) -> tuple[str, str]:

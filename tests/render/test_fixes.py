@@ -229,14 +229,14 @@ NO_EDIT = LeftFinding(code="GD101", place="model.py:12", message="broken", reaso
     "fixes, left, says",
     [
         # One setting for several findings, and a fix that was tried in two rounds, are one fix each.
-        (ONE_SETTING, (), "1 fix tried, 1 verified."),
-        (IN_TWO_ROUNDS, (), "2 fixes tried, 2 verified."),
+        (ONE_SETTING, (), "1 fix tried (1 verified)."),
+        (IN_TWO_ROUNDS, (), "2 fixes tried (2 verified)."),
         # Nothing that could be tried isn't called a suggestion, nor are unsafe ones alone, without a reason.
-        ((), (NO_EDIT,), "There was no fix to try."),
+        ((), (NO_EDIT,), "No fix is known."),
         (
             [{"line": 12, "is_safe": False, "diff": GUARD, "reason": UNSAFE, "untried_cause": "unsafe"}],
             (),
-            "No safe fix is known. --unsafe-fixes tries 1 unsafe fix.",
+            "No safe fix is known; --unsafe-fixes tries the others.",
         ),
     ],
 )

@@ -77,7 +77,7 @@ INTERRUPTED = treated(graphs=3).model_copy(update={"is_interrupted": True})
         (
             treated(fix(1), fix(2), break_sites=1, coverage=1.0),
             "eager",
-            f"With both fixes: 3 → 1 break sites, 50% → 100% compiled; {UNTIMED}.",
+            f"With both fixes: 3 → 1 break sites, 50% → 100% coverage; {UNTIMED}.",
         ),
         # What got worse.
         (
@@ -128,10 +128,8 @@ LEFT = LeftFinding(code="GD101", place="model.py:3", message="broken", reason="n
         ((), (), "there is nothing to fix"),
         ((), (LEFT,), "no fix is known"),
         (({"untried_cause": "unsafe"},), (LEFT,), "no safe fix is known; --unsafe-fixes tries the others"),
-        (({"untried_cause": "not_requested"},), (LEFT,), "trials are off"),
-        (({"untried_cause": "unfinished_run"},), (LEFT,), "the run didn't finish, so nothing was tried"),
-        (({"untried_cause": "not_repeatable"}, {"untried_cause": "unsafe"}), (LEFT,),
-         "the run couldn't be repeated, so nothing was tried"),
+        (({"untried_cause": "not_requested", "reason": "trials are off"}, {"untried_cause": "unsafe"}), (LEFT,),
+         "nothing was tried, because trials are off"),
         (({"verdict": "no effect"},), (LEFT,), "1 fix tried (1 no effect), none kept"),
         (({"verdict": "no effect"}, {"verdict": "failed"}, {"verdict": "no effect"}, {"untried_cause": "unsafe"}),
          (LEFT,), "3 fixes tried (2 no effect, 1 failed), none kept"),
@@ -148,6 +146,6 @@ def test_what_compiling_takes_is_named_where_a_fix_is_about_that() -> None:
     cold = ColdCompile(backend="inductor", before_s=133.72, after_s=50.31)
     treatment = treated(coverage=0.45, times=(FASTER,)).model_copy(update={"cold_compile": cold})
     assert said(treatment, "inductor") == (
-        "With the fix: 50% → 45% compiled, 133.7 → 50.3 s of compiling, 1.7x faster."
+        "With the fix: 50% → 45% coverage, 133.7 → 50.3 s of compiling, 1.7x faster."
     )
     assert "compiling, inductor, 133.7 s, 50.3 s" in shown(treatment)
