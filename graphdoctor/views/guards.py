@@ -11,8 +11,9 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.facts.wording import counted, percent
+from graphdoctor.facts.wording import counted, percent, shortened
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
+from graphdoctor.views.measures import time_text
 from graphdoctor.views.parts import (
     Block,
     Cards,
@@ -31,7 +32,15 @@ from graphdoctor.views.parts import (
     View,
     columns,
 )
-from graphdoctor.views.words import base_name, clusters, diagnosis_view, other_gaps, short_place, unknown_section
+from graphdoctor.views.words import (
+    base_name,
+    clusters,
+    diagnosis_view,
+    few_text,
+    other_gaps,
+    short_place,
+    unknown_section,
+)
 
 _MOST_PARTS = 24
 _MOST_SETS = 12
@@ -101,16 +110,16 @@ def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
     total = sum(found.guard_count for found in guards.sets)
     line = f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}"
     if guards.call_us is not None:
-        line += f" · steady call {_us(guards.call_us)}{_spread(guards.call_low_us, guards.call_high_us)}"
+        line += f" · steady call {time_text(guards.call_us)}{_spread(guards.call_low_us, guards.call_high_us)}"
     if guards.searches_us is not None and guards.share is not None:
         yield Verdict(f"Guard checks take {percent(guards.share)} of a steady call.", _tone(guards.share))
-        line += f" · its guard checks {_us(guards.searches_us)}"
+        line += f" · its guard checks {time_text(guards.searches_us)}"
         if guards.checks_us is not None:
-            line += f", repeated with warm caches {_us(guards.checks_us)}"
+            line += f", repeated with warm caches {time_text(guards.checks_us)}"
     elif guards.checks_us is not None and guards.warm_share is not None:
         text = f"Guard checks take at least {percent(guards.warm_share)} of a steady call: timed with warm caches."
         yield Verdict(text, _tone(guards.warm_share))
-        line += f" · its guard checks at least {_us(guards.checks_us)}"
+        line += f" · its guard checks at least {time_text(guards.checks_us)}"
     elif guards.call_us is not None and not any(found.runs_per_call for found in guards.sets):
         yield Verdict("The steady call runs no compiled code, so there are no checks to time.", "warning")
     yield Note(line)
@@ -121,13 +130,6 @@ def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
 
 def _tone(share: float) -> Tone:
     return "warning" if share >= _HIGH_SHARE else "good"
-
-
-def _us(value: float) -> str:
-    """Microseconds with three digits; milliseconds from ten thousand on."""
-    if value >= 10_000:
-        return f"{value / 1000:.3g} ms"
-    return f"{value:.0f} µs" if value >= 100 else f"{value:.3g} µs"
 
 
 # One compile.
@@ -159,29 +161,28 @@ def _compile(found: GuardSet, torch_count: int | None) -> Iterator[Block]:
 
 def _facts(found: GuardSet, torch_count: int | None) -> Iterator[Row]:
     kinds = [f"{count} {kind}" for kind, count in found.kinds.items()]
-    more = f" and {counted(len(kinds) - _MOST_KINDS, 'more kind')}" if len(kinds) > _MOST_KINDS else ""
-    yield Row("guards", f"{found.guard_count}: {', '.join(kinds[:_MOST_KINDS])}{more}")
+    yield Row("guards", f"{found.guard_count}: {few_text(kinds, _MOST_KINDS)}")
     if torch_count is not None and torch_count != found.guard_count:
         text = f"torch counts {torch_count}, as Dynamo installs them; each can become several checks"
         yield Row("", Note(text, "dim"))
     label = "cost"
     if found.search_us is not None:
         spread = _spread(found.search_low_us, found.search_high_us)
-        yield Row(label, f"{_us(found.search_us)} per check in the call{spread}{_of_call(found, found.share)}")
+        yield Row(label, f"{time_text(found.search_us)} per check in the call{spread}{_of_call(found, found.share)}")
         label = ""
     if found.check_us is not None:
         spread = _spread(found.check_low_us, found.check_high_us)
         share = _of_call(found, found.warm_share) if label else ""
-        yield Row(label, f"{_us(found.check_us)} repeated with warm caches{spread}{share}")
+        yield Row(label, f"{time_text(found.check_us)} repeated with warm caches{spread}{share}")
     elif found.runs_per_call == 0:
         yield Row(label, Note("the steady call doesn't run it", "dim"))
     if found.latency_us:
-        text = f"torch measured {_us(found.latency_us)} once, right after compiling with cold caches"
+        text = f"torch measured {time_text(found.latency_us)} once, right after compiling with cold caches"
         yield Row("", Note(text, "dim"))
 
 
 def _spread(low_us: float | None, high_us: float | None) -> str:
-    return f" ({_us(low_us or 0)} to {_us(high_us or 0)})"
+    return f" ({time_text(low_us or 0)} to {time_text(high_us or 0)})"
 
 
 def _of_call(found: GuardSet, share: float | None) -> str:
@@ -203,7 +204,7 @@ def _part_row(depth: int, part: Part, found: GuardSet) -> tuple[Cell, ...]:
     costs = []
     if found.bill:
         share = f"  {percent(min(part.check_us / found.check_us, 1))}" if part.check_us and found.check_us else ""
-        costs.append(Cell("" if part.check_us is None else f"-{_us(part.check_us)}{share}", value=part.check_us))
+        costs.append(Cell("" if part.check_us is None else f"-{time_text(part.check_us)}{share}", value=part.check_us))
     alike = Span(f"  {part.times} alike", tone="dim") if part.times > 1 else ""
     return (Cell((name, alike)), Cell(count), *costs, Cell(Span(_own_text(part))))
 
@@ -222,13 +223,9 @@ def _own_text(part: Part) -> str:
     # Stable: torch's order within a kind.
     values.sort(key=lambda node: _TELLING.index(node.kind) if node.kind in _TELLING else len(_TELLING))
     texts = list(dict.fromkeys(_value_text(node, part.path) for node in values if node.expected))
-    shown = [text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…" for text in texts[:_MOST_OWN]]
-    if len(texts) > len(shown):
-        shown.append(f"{len(texts) - len(shown)} more")
+    shown = few_text([shortened(text, _MOST_TEXT) for text in texts], _MOST_OWN, between="; ", end="; ")
     internal = sum(node.is_module_internal for node in part.guards)
-    if internal:
-        shown.append(f"{internal} internal")
-    return "; ".join(shown)
+    return "; ".join([*([shown] if shown else []), *([f"{internal} internal"] if internal else [])])
 
 
 def _value_text(node: GuardNode, path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import get_args
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.evidence import (
@@ -19,8 +20,9 @@ from graphdoctor.facts.evidence import (
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.wording import counted, times
+from graphdoctor.views.measures import time_text
 from graphdoctor.views.parts import Note, Row, Show, Span
-from graphdoctor.views.words import base_name
+from graphdoctor.views.words import base_name, repeated_text
 
 CACHES: dict[AskedCache, str] = {
     "fx_graph_cache": "Inductor's cache",
@@ -29,13 +31,6 @@ CACHES: dict[AskedCache, str] = {
     "dynamo_cache": "the cache of precompiled programs",
     "precompile_cache": "the cache of precompiled graphs",
 }
-_STATES: dict[AnswerState, tuple[str, str]] = {
-    "hit": ("hit", "hits"),
-    "miss": ("miss", "misses"),
-    "bypass": ("bypass", "bypasses"),
-    "disabled": ("disabled", "disabled"),
-    "failed": ("failure", "failures"),
-}
 _SHAPES: dict[ShapeKind, str] = {
     "dynamic": "dynamic size",
     "unbacked": "size that depends on data",
@@ -43,14 +38,6 @@ _SHAPES: dict[ShapeKind, str] = {
     "guarded": "condition on sizes",
     "assumed": "assumed condition",
     "data_dependent": "condition that depends on data",
-}
-_COUNTED: dict[ShapeKind, tuple[str, str]] = {
-    "dynamic": ("dynamic size", "dynamic sizes"),
-    "unbacked": ("that depends on data", "that depend on data"),
-    "specialized": ("became a constant", "became constants"),
-    "guarded": ("condition on sizes", "conditions on sizes"),
-    "assumed": ("condition assumed", "conditions assumed"),
-    "data_dependent": ("condition that can't be decided", "conditions that can't be decided"),
 }
 _MAX_REASON = 120
 _MAX_ASSUMED = 3
@@ -107,8 +94,7 @@ def caches_text(answers: Iterable[CacheAnswer]) -> str:
     for cache, own in asked.items():
         counts = Counter(found.state for found in own)
         reasons = Counter(found.reason for found in own if found.reason is not None)
-        states = ((counts[state], words) for state, words in _STATES.items() if counts[state])
-        said = ", ".join(f"{count} {words[count != 1]}" for count, words in states)
+        said = repeated_text((state, counts[state]) for state in get_args(AnswerState) if counts[state])
         why = f" ({_cut(reasons.most_common(1)[0][0])})" if reasons else ""
         parts.append(f"{CACHES[cache]}: {said}{why}")
     return " · ".join(parts)
@@ -117,8 +103,8 @@ def caches_text(answers: Iterable[CacheAnswer]) -> str:
 def shapes_text(evidence: LogEvidence) -> str:
     """How many symbolic sizes and conditions there are."""
     counts = Counter(found.kind for found in evidence.shapes)
-    parts = [f"{counts[kind]} {words[counts[kind] != 1]}" for kind, words in _COUNTED.items() if counts[kind]]
-    return " · ".join([*parts, *([f"{evidence.hidden_shapes} more"] if evidence.hidden_shapes else [])])
+    more = f", and {evidence.hidden_shapes} more" if evidence.hidden_shapes else ""
+    return repeated_text((text, counts[kind]) for kind, text in _SHAPES.items() if counts[kind]) + more
 
 
 def shape_text(found: ShapeEvent) -> str:
@@ -145,7 +131,7 @@ def _runs(evidence: LogEvidence) -> Iterator[str]:
         yield f"{counted(total, 'collective')} in {counted(len(evidence.collectives), 'graph')}"
     if evidence.estimates:
         known = [found.estimated_us for found in evidence.estimates if found.estimated_us is not None]
-        yield f"Inductor expects {_us(sum(known))} of kernels" if known else "no estimate of any kernel's time"
+        yield f"Inductor expects {time_text(sum(known))} of kernels" if known else "no estimate of any kernel's time"
     if evidence.executions:
         yield f"{counted(len(evidence.executions), 'run')} of graphs in order"
 
@@ -158,8 +144,8 @@ def _by_compile(evidence: LogEvidence) -> Iterator[str]:
         operations = counted(found.operations, "operation")
         said = f"no estimate for {operations}"
         if found.estimated_us is not None:
-            of_these = f", {_us(found.collectives_us)} of them in collectives" if found.collectives else ""
-            said = f"{_us(found.estimated_us)} expected for {operations}{of_these}"
+            of_these = f", {time_text(found.collectives_us)} of them in collectives" if found.collectives else ""
+            said = f"{time_text(found.estimated_us)} expected for {operations}{of_these}"
         yield f"{found.compile_id or '?'}: {said}"
     if evidence.executions:
         yield f"ran in this order: {', '.join(evidence.executions)}"
@@ -169,10 +155,6 @@ def _triton_text(found: TritonKernel) -> str:
     took = "" if found.compile_us is None else f", {found.compile_us / 1e3:.1f} ms"
     notes = "".join(f", {name} {value}" for name, value in found.notes.items())
     return f"{found.compile_id or '?'}: {found.name}{took}{notes}"
-
-
-def _us(microseconds: float) -> str:
-    return f"{microseconds:.3g} µs" if microseconds < 100 else f"{microseconds:,.0f} µs"
 
 
 def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:

@@ -220,10 +220,11 @@ class Cards(Part):
 
 @dataclass(frozen=True)
 class Code(Part):
-    """Code to paste, of which no line is broken, or a text."""
+    """Code to paste, of which no line is broken, or a text; a terminal shows ``most`` lines without ``-v``, or all."""
 
     text: str
     language: Literal["python", "shell", "text"] = "python"
+    most: int | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import groupby
 from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.facts.trials import Remedy, TrialResult
+from graphdoctor.facts.trials import TrialResult
 from graphdoctor.facts.variations import TriedValue, Variation
 from graphdoctor.facts.variations import Verdict as Outcome
 from graphdoctor.facts.wording import counted, duration
@@ -183,18 +183,11 @@ def what_if_parts(diagnosis: Diagnosis) -> Iterator[Section]:
         rest.append(Note(f"{counted(answer.skipped_count, 'combination')} not tried: there are too many.", "dim"))
     best = answer.results[0]
     remedies = best.remedies if best.compiles is not None else ()
-    rows = [Row("try" if number == 0 else "with", _remedy(remedy)) for number, remedy in enumerate(remedies)]
+    rows = [
+        Row("with" if number else "try", Code(one.snippet, most=_MOST_LINES) if one.snippet else Note(one.title))
+        for number, one in enumerate(remedies)
+    ]
     yield Section("What if", (table, Note(answer.conclusion), *rest, Rows(tuple(rows))))
-
-
-def _remedy(remedy: Remedy) -> Block | tuple[Block, ...]:
-    if remedy.snippet is None:
-        return Note(remedy.title)
-    lines = remedy.snippet.splitlines()
-    if len(lines) <= _MOST_LINES:
-        return Code(remedy.snippet)
-    more = Note(f"… {counted(len(lines) - _MOST_LINES, 'more line')} like these", "dim", show="short")
-    return (Code("\n".join(lines[:_MOST_LINES]), show="short"), more, Code(remedy.snippet, show="long"))
 
 
 def _trial(result: TrialResult) -> tuple[Cell, ...]:

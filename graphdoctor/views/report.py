@@ -191,7 +191,7 @@ def _coverage(diagnosis: Diagnosis) -> str:
     of = "one steady call of each compiled function" if watch and len(watch.own) > 1 else "a steady call"
     total = counted(detail.op_count, "tensor operation")
     counts = list(detail.eager_op_names.items())
-    shown = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in counts[:_MAX_EAGER])
+    shown = words.repeated_text(counts[:_MAX_EAGER])
     named = f": {shown}{' …' if len(counts) > _MAX_EAGER else ''}" if shown else ""
     share = percent(diagnosis.summary.coverage)
     return (

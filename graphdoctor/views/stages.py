@@ -15,14 +15,12 @@ from graphdoctor.facts.spec import StageName
 from graphdoctor.facts.stages import GraphStages, LinePlace, SavedValue, StageChange, StageReport
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table, columns
-from graphdoctor.views.words import base_name, few_text, inputs_text
+from graphdoctor.views.words import base_name, few_text, inputs_text, repeated_text
 
-_MOST_OPERATIONS = 40
-"""Of a graph's listing, unless all is asked for."""
 _MOST_CHANGES = 12
 _MOST_KERNELS = 20
-_MOST_LINES = 40
-"""Of code."""
+_MOST_LINES = 60
+"""Of code, and of a graph's listing, unless all is asked for."""
 _MOST_NAMES = 8
 _MOST_PLACES = 4
 _NAME = re.compile(r"\b[^\W\d]\w*")
@@ -89,11 +87,11 @@ def _graph(graph: GraphStages, report: Graph | None) -> Iterator[Block]:
 def _summary(report: StageReport) -> Iterator[str]:
     if report.stage == "forward" and report.changes:
         gone = [word for change in report.changes for word in change.before * change.count]
-        yield f"In neither half any more: {_counts_text(gone)}"
+        yield f"In neither half any more: {repeated_text(Counter(gone).items())}"
     if report.saved is not None:
         yield _saved_text(report.saved)
     if report.recomputed:
-        yield f"Computes again what the forward has computed: {_counts_text(report.recomputed)}"
+        yield f"Computes again what the forward has computed: {repeated_text(Counter(report.recomputed).items())}"
     if report.unread_lines:
         unread = counted(report.unread_lines, "line")
         yield f"{unread} of the printed graph couldn't be read; --format json has it whole"
@@ -128,12 +126,8 @@ def _traced(
     if is_repeated:
         yield Note("its operations are those above (-v lists them)", "dim", show="short")
     yield from _named("inputs", inputs, show)
-    if len(body) > _MOST_OPERATIONS and not is_repeated:
-        yield Code(_listing(body[:_MOST_OPERATIONS], words, lines), show="short")
-        yield _more(len(body) - _MOST_OPERATIONS, "operation")
-        show = "long"
     if body:
-        yield Code(_listing(body, words, lines), show=show)
+        yield Code(_listing(body, words, lines), show=show, most=_MOST_LINES)
     yield from _named("returns", outputs, "long" if is_repeated else "always")
 
 
@@ -176,7 +170,7 @@ def _fusion(report: StageReport) -> Iterator[Block]:
         )
         yield Table(columns("kernel", "operations", "lines"), tuple(rows), "kernel", _MOST_KERNELS)
         if report.unfused:
-            yield Note(Span(f"in no kernel's list: {_counts_text(report.unfused)}"), "dim")
+            yield Note(Span(f"in no kernel's list: {repeated_text(Counter(report.unfused).items())}"), "dim")
     if report.code is None:
         return
     lines = report.code.rstrip().splitlines()
@@ -228,15 +222,7 @@ def _change_text(change: StageChange) -> str:
 
 def _words_text(words: Iterable[str]) -> str:
     """Words in order, one that follows itself with a count."""
-    return _times_text((word, len(list(again))) for word, again in groupby(words))
-
-
-def _counts_text(words: Sequence[str]) -> str:
-    return _times_text(Counter(words).items())
-
-
-def _times_text(counts: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(word if count == 1 else f"{word} ×{count}" for word, count in counts)
+    return repeated_text((word, len(list(again))) for word, again in groupby(words))
 
 
 def _saved_text(saved: Sequence[SavedValue]) -> str:
@@ -257,7 +243,3 @@ def _node_text(node: StageNode, words: Mapping[str, str]) -> str:
         return _NAME.sub(lambda name: words.get(name[0], name[0]), node.text)
     named = (words.get(name, name) for name in node.inputs)
     return f"{node.target}({', '.join(named)})" if node.opcode.startswith("call_") else node.target
-
-
-def _more(count: int, noun: str) -> Note:
-    return Note(f"and {counted(count, f'more {noun}')} (-v shows all)", "dim", show="short")

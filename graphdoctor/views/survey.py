@@ -13,6 +13,7 @@ from graphdoctor.views import survey_words as words
 from graphdoctor.views.parts import (
     NOTHING,
     Block,
+    Cards,
     Cell,
     Inline,
     Note,
@@ -25,18 +26,16 @@ from graphdoctor.views.parts import (
     joined,
 )
 from graphdoctor.views.survey_words import Failure, failures
+from graphdoctor.views.words import few_text
 
 if TYPE_CHECKING:
     from graphdoctor.facts.survey import SurveyReport
 
 _FAMILIES_FROM = 2
 _MAX_FAMILIES = 6
-_MOST_COLUMNS = 5
-"""Variants that have a column each in the table of families."""
-_MAX_WHOLE = 3
-"""Causes that a terminal shows in full; the others are a line each."""
 _MAX_FAILURES = 7
 _MAX_NAMES = 8
+_MAX_VARIANTS = 3
 _MOST_NAMES = 300
 _MAX_NOTED = 2
 _MAX_NOTES = 8
@@ -82,8 +81,7 @@ def _groups(report: SurveyReport) -> Iterator[Block]:
     for names, text in words.unjudged_texts(report):
         yield Note(f"Not judged ({names}): {text}" if len(report.variants) > 1 else f"Not judged: {text}", "dim")
     yield from _more(words.means_text(report))
-    is_wide = len(report.variants) > _MOST_COLUMNS
-    families = words.family_rows(report, _MAX_FAMILIES) if is_wide else words.family_table(report, _MAX_FAMILIES)
+    families = words.family_table(report, _MAX_FAMILIES)
     if len(families.rows) >= _FAMILIES_FROM:
         yield Section("Families", (families,))
 
@@ -92,20 +90,17 @@ def _groups(report: SurveyReport) -> Iterator[Block]:
 
 
 def _causes(report: SurveyReport, ids: Ids, *, is_export: bool = False) -> Iterator[Block]:
-    """Cards; on a terminal, one line for a cause of less weight."""
     summary = report.summary
     causes, count = summary.causes, summary.cause_count
     if is_export:
         causes, count = summary.export_causes, summary.export_cause_count
-    for number, cause in enumerate(causes):
+    cards = []
+    for number, cause in enumerate(causes, start=1):
         # Those that an export stops at say the same, in whichever function.
         said = cause.message if is_export else words.cause_message(cause)
-        if number >= _MAX_WHOLE:
-            verified = (Span(" · verified fix", tone="good"),) if cause.fix_verified else ()
-            yield Note((Span(cause.code, "strong"), f" {words.cause_head(cause, said)}", *verified), show="short")
         targets = Row("targets", Note(_names(cause.targets, ids, _MOST_NAMES)), show="long")
-        anchor = f"{'export' if is_export else 'cause'}-{number + 1}"
-        yield words.cause_card(cause, said, anchor, targets, "always" if number < _MAX_WHOLE else "long")
+        cards.append(words.cause_card(cause, said, f"{'export' if is_export else 'cause'}-{number}", targets))
+    yield Cards(tuple(cards))
     if (more := count - len(causes)) > 0:
         less = "of fewer targets" if is_export else "costs less" if more == 1 else "cost less"
         yield Note(f"{counted(more, 'more cause')} {less}.", "dim")
@@ -122,7 +117,7 @@ def _names(names: Sequence[str], ids: Ids, most: int) -> Inline:
 
 def _failures(found: Sequence[Failure], report: SurveyReport, ids: Ids) -> Section:
     def which(one: Failure) -> Cell:
-        under = f"under {words.some_names(one.variants)}" if len(report.variants) > 1 else ""
+        under = f"under {few_text(one.variants, _MAX_VARIANTS)}" if len(report.variants) > 1 else ""
         return Cell(_names(one.targets, ids, _MAX_NAMES), under)
 
     table = words.failure_table(found, which, unknown=NOTHING, longest=_LONGEST_ERROR, most=_MAX_FAILURES)
@@ -137,7 +132,7 @@ def _noted(report: SurveyReport) -> Iterator[Row]:
             name = words.row_name(row, has_variants=has_variants)
             yield Row("flaky", Note((Span(name), f": {words.flaky_text(row)}"), "warning"))
     if noisy := [words.row_name(row, has_variants=has_variants) for row in report.rows if row.is_noisy]:
-        yield Row("noisy", (Note(f"{words.NOISY}:", "warning"), Span(words.some_names(noisy, 4 * _MAX_NAMES))))
+        yield Row("noisy", (Note(f"{words.NOISY}:", "warning"), Span(few_text(noisy, 4 * _MAX_NAMES))))
 
 
 # The end.
@@ -150,9 +145,6 @@ def _measured(report: SurveyReport) -> Iterator[Block]:
         rows.append(Row(Span(each.name), Span(settings), show="long"))
     if report.options:
         rows.append(Row("options", Span(words.options_text(report.options)), show="long"))
-    rows += [Row("note", Note(note, "dim")) for note in report.notes[:_MAX_NOTES]]
-    rows += [Row("note", Note(note, "dim"), show="long") for note in report.notes[_MAX_NOTES:]]
-    yield Rows(tuple(rows))
-    if (more := len(report.notes) - _MAX_NOTES) > 0:
-        yield Note(f"and {counted(more, 'more note')} (-v shows all)", "dim", show="short")
+    rows += [Row("note", Note(note, "dim")) for note in report.notes]
+    yield Rows(tuple(rows), "note", _MAX_NOTES)
     yield from _more(words.took_text(report))

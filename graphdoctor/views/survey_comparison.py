@@ -19,13 +19,11 @@ from graphdoctor.views.measures import interval_text, seconds_text
 from graphdoctor.views.parts import (
     NOTHING,
     Block,
-    Card,
+    Cards,
     Cell,
     Code,
     Column,
     Drawing,
-    Figure,
-    Figures,
     Note,
     Row,
     Rows,
@@ -47,13 +45,12 @@ from graphdoctor.views.survey_words import (
     flaky_text,
     outcome_text,
     row_name,
-    some_names,
     speedup_cell,
 )
-from graphdoctor.views.words import base_name
+from graphdoctor.views.words import base_name, few_text
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.survey import SharedCause, SurveyRow
+    from graphdoctor.facts.survey import SurveyRow
     from graphdoctor.facts.survey_comparison import (
         ComparedPiece,
         ComparedVariant,
@@ -108,7 +105,7 @@ _MAX_CHANGES = 4
 """Of a piece, on a terminal."""
 _MAX_BARS = 20
 _MAX_ERRORS = 40
-_MAX_CAUSES = 5
+_MAX_NAMES = 3
 _MAX_TARGETS = 200
 _LONGEST = 1_200
 """Characters of an error."""
@@ -137,13 +134,16 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
     yield Verdict(*verdict(comparison))
     if (why := exit_text(comparison)) is not None:
         yield Note(why, "bad")
-    yield Figures(tuple(_figures(comparison)))
     yield _variants(comparison)
     yield Section("Speed-ups that changed", _bars(comparison), "Speed")
     gone = tuple(_only(row, comparison) for row in comparison.gone)
     yield Section("Only in the first survey", _listed(gone, "Whether these still pass is unknown."), "Gone", tone="bad")
-    cards = [_cause(cause, number) for number, cause in enumerate(comparison.new_causes)]
-    yield Section("New findings", (*cards, *_more(len(cards) - _MAX_CAUSES, "finding")), "Findings", tone="bad")
+    found = enumerate(comparison.new_causes, start=1)
+    cards = tuple(
+        cause_card(cause, cause.message, f"finding-{number}", Row("in", Span(few_text(cause.targets, _MAX_TARGETS))))
+        for number, cause in found
+    )
+    yield Section("New findings", (Cards(cards),), "Findings", tone="bad")
     for each, (heading, tone) in SHOWN.items():
         pieces = comparison.of(each)
         errors = (_errors(pieces),) if each == "failing" else ()
@@ -154,25 +154,6 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
     yield Section("Only in the second survey", _listed(added, _added(comparison)), "Added", show="long")
     yield _noted(comparison)
     yield from (Note(text, "dim") for text in _closing(comparison))
-
-
-def _more(number: int, noun: str) -> Iterator[Note]:
-    if number > 0:
-        yield Note(f"and {counted(number, f'more {noun}')} (-v shows all)", "dim", show="short")
-
-
-def _figures(comparison: SurveyComparison) -> Iterator[Figure]:
-    """How many pieces are what, those that there are."""
-    for each, (heading, tone) in SHOWN.items():
-        if number := len(comparison.of(each)):
-            yield Figure(heading.lower(), f"{number:,}", tone=tone, link=heading.lower().replace(" ", "-"))
-    if comparison.gone:
-        yield Figure("only in the first", f"{len(comparison.gone):,}", tone="bad", link="gone")
-    if comparison.added:
-        yield Figure("only in the second", f"{len(comparison.added):,}", link="added")
-    alike = comparison.unchanged + len(comparison.of("changed"))
-    note = f"{comparison.still_failing:,} pass in neither" if comparison.still_failing else ""
-    yield Figure("neither worse nor better", f"{alike:,}", note)
 
 
 def _variants(comparison: SurveyComparison) -> Table:
@@ -265,12 +246,6 @@ def _only(row: SurveyRow, comparison: SurveyComparison) -> Row:
     )
 
 
-def _cause(cause: SharedCause, number: int) -> Card:
-    targets = Row("in", Span(some_names(cause.targets, _MAX_TARGETS)))
-    show: Show = "always" if number < _MAX_CAUSES else "long"
-    return cause_card(cause, cause.message, f"finding-{number + 1}", targets, show)
-
-
 # Pieces.
 
 
@@ -280,7 +255,7 @@ def _errors(pieces: Sequence[ComparedPiece]) -> Table:
     shown = found[:_MAX_ERRORS] if any(len(one.rows) > 1 for one in found) else []
 
     def which(one: Failure) -> Cell:
-        return Cell(Span(some_names(one.targets, _MAX_PIECES)))
+        return Cell(Span(few_text(one.targets, _MAX_PIECES)))
 
     return failure_table(shown, which, unknown="no message", longest=_LONGEST_SHORT)
 
@@ -288,7 +263,8 @@ def _errors(pieces: Sequence[ComparedPiece]) -> Table:
 def _piece(piece: ComparedPiece, comparison: SurveyComparison, *, is_whole: bool) -> Row:
     texts = [shortened(text, _LONGEST) for text in _texts(piece)]
     parts: list[Block] = [Note(text, show="always" if at < _MAX_CHANGES else "long") for at, text in enumerate(texts)]
-    parts += _more(len(texts) - _MAX_CHANGES, "change")
+    if (more := len(texts) - _MAX_CHANGES) > 0:
+        parts.append(Note(f"and {counted(more, 'more change')} (-v shows all)", "dim", show="short"))
     if (why := failure_text(piece.after)) is not None:
         parts.append(Note(Span(shortened(why, _LONGEST if is_whole else _LONGEST_SHORT)), "dim"))
     if is_whole:
@@ -386,6 +362,8 @@ def _closing(comparison: SurveyComparison) -> Iterator[str]:
     if comparison.noisy:
         pieces = counted(comparison.noisy, "piece")
         yield f"The speed-ups of {pieces} weren't compared, because the machine was too busy."
+    if alike := comparison.unchanged + len(comparison.of("changed")):
+        yield f"{counted(alike, 'piece')} {'is' if alike == 1 else 'are'} neither worse nor better."
 
 
 def _side(side: SurveySide) -> Iterator[str]:
@@ -394,7 +372,7 @@ def _side(side: SurveySide) -> Iterator[str]:
     if side.torch:
         yield f"torch {', '.join(side.torch)}"
     if side.devices:
-        yield some_names(side.devices)
+        yield few_text(side.devices, _MAX_NAMES)
     size = counted(side.rows, "row")
     yield size if side.rows >= side.planned else f"{side.rows} of {counted(side.planned, 'row')}"
     if side.shard is not None:
@@ -473,4 +451,4 @@ def _added(comparison: SurveyComparison) -> str | None:
     text = counted(len(comparison.added), "piece")
     if not failing:
         return f"{text}, all pass" if len(comparison.added) > 1 else f"{text}, passes"
-    return f"{text}, {len(failing)} of them {'fails' if len(failing) == 1 else 'fail'}: {some_names(failing)}"
+    return f"{text}, {len(failing)} of them {'fails' if len(failing) == 1 else 'fail'}: {few_text(failing, _MAX_NAMES)}"

@@ -23,14 +23,13 @@ from graphdoctor.views.parts import (
     Place,
     Row,
     Rows,
-    Show,
     Source,
     Span,
     Table,
     Tone,
     cell_line,
 )
-from graphdoctor.views.words import base_name
+from graphdoctor.views.words import base_name, few_text
 
 if TYPE_CHECKING:
     from graphdoctor.facts.survey import (
@@ -101,7 +100,6 @@ _LEAST_NAME = 3
 _MOST_CHARACTERS = 2_000
 """Of an error; no two of this length that begin alike are told apart."""
 _OTHER = "…"
-_MAX_NAMES = 3
 _MAX_PLACES = 60
 _MAX_TITLES = 3
 """Versions or devices that a title names."""
@@ -229,37 +227,24 @@ def variant_table(report: SurveyReport) -> Table:
 
 def family_table(report: SurveyReport, most: int) -> Table:
     """A row for each family, those with most rows first; of several variants, a column for each."""
-    names = [variant.name for variant in report.variants]
-    if len(names) == 1:
-        return family_rows(report, most)
-    rows = []
-    for family, groups in _families(report):
-        cells = {
-            group.variant: _passed_cell(group, "" if group.speedup is None else factor_text(group.speedup.ratio))
-            for group in groups
-        }
-        rows.append((Cell(Span(family)), *(cells.get(name, Cell(NOTHING)) for name in names)))
-    columns = (Column("family"), *(Column(Span(name)) for name in names))
-    return Table(columns, tuple(rows), "row", most, "Figures of each family")
-
-
-def family_rows(report: SurveyReport, most: int) -> Table:
-    """A row for each variant of each family, where there is no room for a column for each."""
-    has_variants = len(report.variants) > 1
-    named = [
-        (f"{family} · {group.variant}" if has_variants else family, group)
-        for family, groups in _families(report)
-        for group in groups
-    ]
-    return _table("family", named, report.rows, most)
-
-
-def _families(report: SurveyReport) -> list[tuple[str, list[SurveyGroup]]]:
-    families: dict[str, list[SurveyGroup]] = {}
+    found: dict[str, dict[str, SurveyGroup]] = {}
     for group in report.summary.groups:
         if group.family is not None:
-            families.setdefault(group.family, []).append(group)
-    return sorted(families.items(), key=lambda found: (-sum(group.pieces for group in found[1]), found[0]))
+            found.setdefault(group.family, {})[group.variant] = group
+    families = sorted(found.items(), key=lambda each: (-sum(group.pieces for group in each[1].values()), each[0]))
+    names = [variant.name for variant in report.variants]
+    if len(names) == 1:
+        return _table("family", [(family, own[names[0]]) for family, own in families], report.rows, most)
+    rows = (
+        (Cell(Span(family)), *(_family_cell(own[name]) if name in own else Cell(NOTHING) for name in names))
+        for family, own in families
+    )
+    headings = (Column("family"), *(Column(Span(name), rank=1) for name in names))
+    return Table(headings, tuple(rows), "row", most, "Figures of each family")
+
+
+def _family_cell(group: SurveyGroup) -> Cell:
+    return _passed_cell(group, "" if group.speedup is None else factor_text(group.speedup.ratio))
 
 
 def _passed_cell(group: SurveyGroup, detail: str) -> Cell:
@@ -365,33 +350,27 @@ def options_text(found: Mapping[str, object]) -> str:
 # Causes.
 
 
-def cause_head(cause: SharedCause, message: str) -> str:
-    """What it is, in how many lines of its function or in how many functions: ``41 targets, 3 lines of f: …``."""
-    targets = counted(len(cause.targets), "target")
-    if cause.functions > 1:
-        return f"{targets}, {counted(cause.functions, 'function')}: {message}"
-    return f"{targets}, {counted(len(cause.lines), 'line')} of {cause.function}: {message}"
-
-
-def cause_card(cause: SharedCause, message: str, anchor: str, targets: Row, show: Show) -> Card:
-    """A card of a cause; ``targets`` says where it is."""
+def cause_card(cause: SharedCause, message: str, anchor: str, targets: Row) -> Card:
+    """A card of a cause, which says in how many lines of its function or in how many functions it is."""
+    functions = counted(cause.functions, "function")
+    where = functions if cause.functions > 1 else f"{counted(len(cause.lines), 'line')} of {cause.function}"
+    head = f"{counted(len(cause.targets), 'target')}, {where}: {message}"
     rows = []
     if len(cause.places) > 1:
-        rows.append(Row("places", Span(some_names(cause.places, _MAX_PLACES))))
+        rows.append(Row("places", Span(few_text(cause.places, _MAX_PLACES))))
     rows += [Row("costs", costs)] if (costs := cause_costs(cause)) else []
     if cause.fix is not None and cause.fix_verified:
         first, *others = cause.fix_verified
-        where = f"{len(cause.fix_verified):,} targets" if others else first
-        rows.append(Row("fix", Note(f"{cause.fix} (verified on {where})", "good")))
+        verified = f"{len(cause.fix_verified):,} targets" if others else first
+        rows.append(Row("fix", Note(f"{cause.fix} (verified on {verified})", "good")))
     elif cause.fix is not None:
         rows.append(Row("try", cause.fix))
     return Card(
-        (Heading(cause.code, cause_head(cause, message), cause.severity, anchor),),
+        (Heading(cause.code, head, cause.severity, anchor),),
         Place(cause.file, cause.lines[0]),
         cause.function,
         cause.package,
         (*((Source(cause.lines[0], cause.text),) if cause.text else ()), Rows((*rows, targets))),
-        show=show,
     )
 
 
@@ -516,12 +495,6 @@ def failure_table(
         for one in found
     )
     return Table(columns, rows, "error", most, "By error")
-
-
-def some_names(names: Sequence[str], most: int = _MAX_NAMES) -> str:
-    """The first of a list of names, and how many more."""
-    more = len(names) - most
-    return f"{', '.join(names[:most])} and {more:,} more" if more > 0 else ", ".join(names)
 
 
 def row_name(row: SurveyRow, *, has_variants: bool) -> str:

@@ -131,7 +131,12 @@ class _Shown:
             case parts.Note(text, tone):
                 yield Prose(line(text, tone))
             case parts.Code(text):
-                yield Prose(clean_lines(text)) if part.language == "text" else code(text)
+                lines = text.split("\n")
+                few = self._few(lines, part.most)
+                shown = "\n".join(few)
+                yield Prose(clean_lines(shown)) if part.language == "text" else code(shown)
+                if len(few) < len(lines):
+                    yield Prose(self._more(len(lines) - len(few), "line"))
             case parts.Diff(text):
                 yield diff_text(text, is_whole=self._is_verbose)
             case parts.Source():

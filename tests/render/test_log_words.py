@@ -104,7 +104,7 @@ def test_each_kind_is_named_in_text_and_json(tmp_path: Path, run_here: RunCli) -
     (tmp_path / "a.log").write_text("".join(lines))
     text = run_here("report", "a.log").stdout
     assert "1 *_MODIFIED_BYTECODE, 1 compiler_collective, 1 graph_dump_of_torch_2_99;" in " ".join(text.split())
-    assert "Inductor's cache: 1 hit" in text
+    assert "Inductor's cache: hit" in text
     records = json.loads(run_here("report", "a.log", "--format", "json").stdout)["recording"]["evidence"]["records"]
     assert {found["kind"]: found["is_shown"] for found in records} == {
         "compiler_collective": False,
