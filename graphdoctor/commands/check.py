@@ -25,7 +25,6 @@ from graphdoctor.commands.options import (
     NO_BASELINE,
     VERBOSE,
     Color,
-    FailOnChoice,
     Given,
     ShownOptions,
     with_options,
@@ -34,7 +33,7 @@ from graphdoctor.commands.output import Output, check_outputs, parse_outputs, wr
 from graphdoctor.commands.running import project_in, this_project
 from graphdoctor.commands.settings import Budgets
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.spec import option
+from graphdoctor.facts.spec import FailOn, option
 from graphdoctor.views.formats import CHECK, RenderOptions
 
 
@@ -45,7 +44,7 @@ def check(
     budgets: Budgets,
     given: Given,
     targets: TargetsArgument = None,
-    fail_on: FailOnChoice | None = FAIL_ON,
+    fail_on: FailOn | None = FAIL_ON,
     baseline: Path | None = BASELINE,
     is_without_baseline: bool = NO_BASELINE,
     is_files: bool = option(
@@ -91,7 +90,7 @@ def check(
         ignore=shown.ignore,
         is_own_code_only=shown.own_code,
         limits=budgets.limits,
-        fail_on=fail_on.value if fail_on else None,
+        fail_on=fail_on,
     )
     # All of them before anything runs, so that a wrong code costs nothing.
     judged_by = [

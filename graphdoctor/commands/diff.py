@@ -15,7 +15,6 @@ from graphdoctor.commands.options import (
     NAMED_HELP,
     CommonOptions,
     ExecutorOptions,
-    FailOnChoice,
     Given,
     PageOptions,
     with_options,
@@ -24,7 +23,7 @@ from graphdoctor.commands.output import choose_page
 from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.settings import Settings, repository_of
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.spec import option
+from graphdoctor.facts.spec import FailOn, option
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.studies.documents import SURVEY_COMPARISON
@@ -59,7 +58,7 @@ def diff(
         metavar="N",
         least=0,
     ),
-    fail_on: FailOnChoice | None = FAIL_ON,
+    fail_on: FailOn | None = FAIL_ON,
 ) -> None:
     """Compare two runs: new and gone findings, graphs, coverage, time.
 
@@ -110,9 +109,7 @@ def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
     raise GraphDoctorError(f"{survey} is a survey, and {other} isn't.", hint="diff compares two surveys, or two runs.")
 
 
-def _compared(
-    before: Path, after: Path | None, settings: Settings, *, fail_on: FailOnChoice | None
-) -> SurveyComparison:
+def _compared(before: Path, after: Path | None, settings: Settings, *, fail_on: FailOn | None) -> SurveyComparison:
     from graphdoctor.commands.survey_run import last_survey
     from graphdoctor.commands.survey_store import read_survey
     from graphdoctor.studies.survey.comparison import compare_surveys
@@ -129,7 +126,7 @@ def _compared(
         version=__version__,
         paths=(str(before), str(second)),
         folder=None if repository in (None, here) else here.relative_to(repository or here).as_posix(),
-        fail_on="warning" if fail_on is None else fail_on.value,
+        fail_on=fail_on or "warning",
     )
 
 

@@ -17,11 +17,11 @@ from graphdoctor.commands.options import QUIET, ProcessOptions
 from graphdoctor.commands.running import import_report_meanwhile
 from graphdoctor.commands.settings import GateTarget, Project, Settings, project_folder, projects_below, repository_of
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.check import BudgetName, CheckReport, FailOn, TargetCheck, UnusedIgnore
+from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck, UnusedIgnore
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.hints import CONFIGURATION, nearest, worded_exit
 from graphdoctor.facts.rebasing import rebased
-from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.spec import FailOn, RunSpec
 from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes

@@ -12,9 +12,8 @@ import math
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,24 +27,9 @@ if TYPE_CHECKING:
     from graphdoctor.rules.diagnosis.selection import Selection
 
 
-class Color(StrEnum):
-    """When to color text."""
+Color = Literal["auto", "always", "never"]
 
-    auto = "auto"
-    always = "always"
-    never = "never"
-
-
-class FailOnChoice(StrEnum):
-    """The least severity of a new finding that fails the gate."""
-
-    error = "error"
-    warning = "warning"
-    info = "info"
-    never = "never"
-
-
-COLOR: Any = option(Color.auto, "When to color text.")
+COLOR: Any = option("auto", "When to color text.")
 FAIL_ON: Any = option(None, "The least severity of what is new or worse that fails. By default, warning.")
 PYTHON: Any = option(None, "Run the target with this interpreter. It needs torch, not graphdoctor.", metavar="PATH")
 RECORDINGS: Any = option(
@@ -221,7 +205,7 @@ class TrialOptions:
         least=1,
     )
     timing: Timing = option(
-        Timing.final,
+        "final",
         "What to time, under inductor too: the program with all verified fixes, each fix as well, or nothing.",
         flag="--timing",
     )

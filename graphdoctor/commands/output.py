@@ -36,7 +36,7 @@ class Output(Generic[C]):
     format: Format[C]
     path: Path | None
     options: RenderOptions
-    color: Color = Color.auto
+    color: Color = "auto"
     is_quiet: bool = False
     is_opened: bool = False
 

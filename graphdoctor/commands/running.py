@@ -16,7 +16,6 @@ from graphdoctor.commands.settings import Project, Settings, unknown_variables
 from graphdoctor.commands.terminal import complain, say, warn
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.spec import Timing
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.launch.child import Setup, probe_command
 from graphdoctor.trials.launch.recorded import Recorded
@@ -90,14 +89,14 @@ def trials_of(
     """How fixes are tried, from the options of the command line."""
     from graphdoctor.fixes.kept import SearchOptions
 
-    if asked.no_timing and "timing" in given and asked.timing is not Timing.none:
+    if asked.no_timing and "timing" in given and asked.timing != "none":
         raise GraphDoctorError(f"--timing {asked.timing} and --no-timing contradict each other.")
 
     return SearchOptions(
         selection,
         is_unsafe_tried=is_unsafe_tried,
         is_tried=is_tried,
-        timing=Timing.none if asked.no_timing else asked.timing,
+        timing="none" if asked.no_timing else asked.timing,
         jobs=asked.jobs,
         timeout_s=asked.trial_timeout,
         memory_bytes=None if asked.trial_memory is None else int(asked.trial_memory * 2**30),

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-
-class Document(StrEnum):
-    """What --format json writes."""
-
-    diagnosis = "diagnosis"
-    job = "job"
-    comparison = "comparison"
-    check = "check"
-    lint = "lint"
-    bench = "bench"
-    cure = "cure"
-    profile = "profile"
-    export = "export"
-    survey = "survey"
-    survey_comparison = "survey-comparison"
+Document = Literal[
+    "diagnosis",
+    "job",
+    "comparison",
+    "check",
+    "lint",
+    "bench",
+    "cure",
+    "profile",
+    "export",
+    "survey",
+    "survey-comparison",
+]
 
 
 def schema(
@@ -35,9 +32,9 @@ def schema(
             "survey-comparison, which diff writes; or check, lint, bench, cure, profile, export or survey, which the "
             "command of that name writes.",
         ),
-    ] = Document.diagnosis,
+    ] = "diagnosis",
 ) -> None:
     """Print the JSON Schema of what --format json writes."""
     from graphdoctor.views.json import schema_text
 
-    sys.stdout.write(schema_text(document.value))
+    sys.stdout.write(schema_text(document))

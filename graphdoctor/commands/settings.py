@@ -11,11 +11,11 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName
-from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.facts.spec import FailOn, RunSpec, option
 from graphdoctor.facts.values import RUN, SWITCH, TEXTS, kinds_of, read_table, tables
 from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
 from graphdoctor.trials.launch.store import Store
@@ -27,8 +27,7 @@ _PREFIX = "GRAPHDOCTOR_"
 _TARGETS = "targets"
 """The only key of the table that isn't a setting."""
 
-FailOn = Literal["error", "warning", "info", "never"]
-FAIL_ON: Mapping[str, str] = {name: name for name in ("error", "warning", "info", "never")}
+_FAIL_ON = {name: name for name in get_args(FailOn)}
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Settings:
     fail_on: FailOn = option(
         "warning",
         "The lowest severity of a new finding that fails `check`; `never` if only budgets do.",
-        choices=FAIL_ON,
+        choices=_FAIL_ON,
     )
     baseline: Path | None = option(None, f"The gate's baseline file; unset for `{BASELINE}` in the project's folder.")
     per_path_ignores: tuple[tuple[str, tuple[str, ...]], ...] = option(
@@ -110,7 +109,7 @@ class GateTarget(Budgets):
     timeout: float | None = option(
         None, "Seconds until it's stopped; unset for the project's setting.", metavar="SECONDS"
     )
-    fail_on: FailOn | None = option(None, "Replaces the project's setting.", choices=FAIL_ON)
+    fail_on: FailOn | None = option(None, "Replaces the project's setting.", choices=_FAIL_ON)
     select: tuple[str, ...] | None = option(None, "Replaces the project's setting; unset keeps it.")
     ignore: tuple[str, ...] | None = option(None, "Replaces the project's setting; unset keeps it.")
 

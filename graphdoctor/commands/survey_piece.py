@@ -268,7 +268,6 @@ class _Worker:
         return diagnose_recording(self._recording, needs=needs)
 
     def _treat(self, request: Request, setup: Setup) -> None:
-        from graphdoctor.facts.spec import Timing
         from graphdoctor.fixes.kept import SearchOptions, try_fixes
         from graphdoctor.rules.diagnosis.selection import Selection
 
@@ -280,7 +279,7 @@ class _Worker:
         options = SearchOptions(
             Selection(select=(diagnosis.findings[0].code,)),
             is_unsafe_tried=False,
-            timing=Timing.none,
+            timing="none",
             jobs=1,
             memory_bytes=self._piece.measured.memory_bytes,
         )

@@ -60,11 +60,11 @@ def console_of(
     """A console; one on a file is colored only when that was asked for, whatever the environment says."""
     from rich.console import Console
 
-    if color is Color.always:
+    if color == "always":
         return Console(
             file=file, stderr=is_stderr, width=width, force_terminal=True, color_system="standard", no_color=False
         )
-    if color is Color.never or file is not None:
+    if color == "never" or file is not None:
         return Console(file=file, stderr=is_stderr, width=width, force_terminal=False, color_system=None)
     return Console(stderr=is_stderr)
 

@@ -10,9 +10,7 @@ from typing import Literal
 from .base import Fact
 from .diagnosis import SCHEMA_VERSION, Diagnosis, Finding, Severity
 from .recording import BreakEffect
-
-FailOn = Literal["error", "warning", "info", "never"]
-"""The lowest severity of a new finding that fails the check; ``never``: only budgets fail it."""
+from .spec import FailOn
 
 BudgetName = Literal["max-breaks", "max-recompiles", "max-graphs", "min-coverage"]
 """``max-breaks`` counts break sites, ``max-recompiles`` recompiles, ``min-coverage`` is a share."""

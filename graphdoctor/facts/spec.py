@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from typing import Any, Literal, get_args
 
 StageName = Literal["dynamo", "joint", "forward", "backward", "inference", "post-grad", "fusion"]
@@ -31,15 +30,12 @@ DTYPES: Mapping[str, str] = {
 """The dtypes that a run can have, torch's name by its abbreviation."""
 
 
-class Timing(StrEnum):
-    """What is timed of the fixes that work."""
+Timing = Literal["final", "each", "none"]
+"""What is timed of the fixes that work. ``final``: the program with all of them; single ones only where a verdict depends
+on it. ``each``: each of them, too. ``none``: nothing."""
 
-    final = "final"
-    """The program with all of them; single ones only where a verdict depends on it."""
-    each = "each"
-    """Each of them, too."""
-    none = "none"
-    """Nothing."""
+FailOn = Literal["error", "warning", "info", "never"]
+"""The lowest severity of what is new or worse that fails; ``never``: only budgets fail."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from .base import Fact
-from .check import FailOn
 from .diagnosis import SCHEMA_VERSION, Severity
+from .spec import FailOn
 from .survey import GeometricMean, SharedCause, SurveyCause, SurveyReport, SurveyRow
 
 SurveyAspect = Literal[

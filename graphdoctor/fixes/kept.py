@@ -53,7 +53,7 @@ class SearchOptions:
     selection: Selection
     is_unsafe_tried: bool = True
     is_tried: bool = True
-    timing: Timing = Timing.final
+    timing: Timing = "final"
     jobs: int | None = None
     timeout_s: float | None = None
     memory_bytes: int | None = None
@@ -62,7 +62,7 @@ class SearchOptions:
     @property
     def is_timed(self) -> bool:
         """Whether anything is timed."""
-        return self.timing is not Timing.none
+        return self.timing != "none"
 
     @property
     def choices(self) -> TrialChoices:
@@ -72,7 +72,7 @@ class SearchOptions:
             ignore=self.selection.ignore,
             is_own_code_only=self.selection.is_own_code_only,
             is_unsafe_tried=self.is_unsafe_tried,
-            timing=self.timing.value,
+            timing=self.timing,
         )
 
 

@@ -17,7 +17,6 @@ from graphdoctor.facts.fixes import WORKING, Treatment, UntriedCause, Verdict
 from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.spec import Timing
 from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
 from graphdoctor.fixes.kept import SearchOptions
@@ -123,7 +122,7 @@ class _Rounds:
         self._options = options
         self._log = TrialLog(trials, options.selection)
         self._backend = UserBackend(trials)
-        self._slowness = Slowness(trials, self._log, is_each=options.timing is Timing.each)
+        self._slowness = Slowness(trials, self._log, is_each=options.timing == "each")
         self._regional = Regional(trials, self._log, self._backend, is_timed=options.is_timed)
         self._repeated: Options | None = None
         self._number = 0

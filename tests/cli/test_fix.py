@@ -250,7 +250,7 @@ def example_inputs():
 
 
 def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatch):
-    from graphdoctor.facts.spec import RunSpec, Timing
+    from graphdoctor.facts.spec import RunSpec
     from graphdoctor.fixes import options
     from graphdoctor.fixes.recipes import drop_item, keep_tensor
     from graphdoctor.fixes.search import SearchOptions, search
@@ -269,7 +269,7 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     treatment = search(
         Request.of(RunSpec(target="model.py")), recording,
         read_recording(recording), root=tmp_path, setup=Setup(python=probe_python()),
-        options=SearchOptions(Selection(), timing=Timing.none, jobs=2),
+        options=SearchOptions(Selection(), timing="none", jobs=2),
     ).treatment  # fmt: skip
     dropped, kept = treatment.tried
     assert (dropped.verdict, kept.verdict) == ("changes results", "verified")

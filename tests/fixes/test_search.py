@@ -17,7 +17,7 @@ from graphdoctor.facts.progress import DecidedTrial, TrialCounts, TrialEvent
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakEffect, BreakReason, Recording
 from graphdoctor.facts.run import ProbeExit, Setting
-from graphdoctor.facts.spec import RunSpec, Timing
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultKind
 from graphdoctor.fixes import search as engine
 from graphdoctor.fixes.options import Sources
@@ -157,7 +157,7 @@ class Patient:
             self.monkeypatch.setattr(engine, "options_for", self._options)
         spec = RunSpec(target="model.py", backend=self.backend)
         request = Request(spec, TargetText("model.py", "model.py", None, None, is_call=False))
-        options: dict[str, Any] = {"selection": Selection(), "timing": Timing.none, **more}
+        options: dict[str, Any] = {"selection": Selection(), "timing": "none", **more}
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return search(
             request, self.folder / "recording", self.recorded or self.world(frozenset()), root=self.folder,
@@ -451,7 +451,7 @@ def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
     found = patient(world, {"GD101:3": [fix("good")], "GD101:5": [fix("bold")]}, script_type=Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        found.treated(timing=Timing.final)
+        found.treated(timing="final")
     treatment = read_fact(Treatment, json.loads((found.folder / "recording" / "fixes.json").read_text()))
     assert [case.title for case in treatment.tried if case.is_applied] == ["Do good"]
     assert treatment.settings == ("good = True",)
@@ -715,7 +715,7 @@ def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.Monke
         )
 
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
-    treatment = patient(peeling, {**THREE, "GD101:7": []}).treated(timing=Timing.each).treatment
+    treatment = patient(peeling, {**THREE, "GD101:7": []}).treated(timing="each").treatment
     assert asked[::2] == [
         ("time-1", frozenset(), {"a", "b"}), ("time-2", frozenset(), {"a"}), ("time-3", {"a"}, {"a", "b"}),
     ]  # fmt: skip
@@ -743,9 +743,9 @@ def timed_pairs(monkeypatch: pytest.MonkeyPatch, ratios: Callable[[Fixes, Fixes]
 
 def test_unless_asked_for_only_the_set_is_timed(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = timed_pairs(monkeypatch, lambda _before, _now: 0.5)
-    treatment = patient(peeling, THREE).treated(timing=Timing.none).treatment
+    treatment = patient(peeling, THREE).treated(timing="none").treatment
     assert (asked, treatment.times) == ([], ())
-    treatment = patient(peeling, THREE).treated(timing=Timing.final).treatment
+    treatment = patient(peeling, THREE).treated(timing="final").treatment
     assert asked == [(frozenset(), {"a", "b", "c"})]
     assert len(treatment.times) == 2
     assert [case.times for case in treatment.tried] == [(), (), ()]
@@ -758,7 +758,7 @@ def test_a_longer_call_has_fixes_timed_one_by_one_until_one_is_to_blame(
     known = {"GD101:3": [fix("a")], "GD101:12": [fix("b")], "GD101:25": [fix("c")]}
     lines = {"a": 3, "b": 12, "c": 25}
     found = patient(lambda fixes: runs(*(line for name, line in lines.items() if name not in fixes)), known)
-    treatment = found.treated(timing=Timing.final).treatment
+    treatment = found.treated(timing="final").treatment
     assert all(before == frozenset() for before, _ in asked)
     assert [now for _, now in asked] == [{"a", "b", "c"}, {"a", "b", "c"}, {"a"}, {"b"}, {"b"}, {"a", "c"}]
     [slow] = [case for case in treatment.tried if case.verdict == "makes it worse"]
@@ -836,7 +836,7 @@ def test_a_fix_that_makes_the_call_longer_is_taken_back_and_the_next_is_tried(
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _, now: 4.0 if "slow" in now else 0.9))
     known = {"GD101": [fix("slow"), fix("quick")]}
     found = patient(lambda fixes: runs(*([] if fixes else [3])), known)
-    treatment = found.treated(timing=Timing.final).treatment
+    treatment = found.treated(timing="final").treatment
     assert told(treatment.tried) == [("slow", "makes it worse", 1, False), ("quick", "verified", 2, True)]
     sign = "\N{MULTIPLICATION SIGN}"
     change = f"4.0{sign} slower (3.9{sign} to 4.1{sign}) under inductor"
@@ -855,7 +855,7 @@ def test_fixes_that_are_fine_alone_but_slow_together_lose_the_slowest(
     known = {"GD101:3": [fix("a")], "GD101:12": [fix("b")]}
     left = {"a": 3, "b": 12}
     found = patient(lambda fixes: runs(*(line for name, line in left.items() if name not in fixes)), known)
-    treatment = found.treated(timing=Timing.final).treatment
+    treatment = found.treated(timing="final").treatment
     assert [case.title for case in treatment.tried if case.is_applied] == ["Do a"]
     [slow] = [case for case in treatment.tried if case.verdict == "makes it worse"]
     assert slow.title == "Do b"
@@ -867,11 +867,11 @@ def test_less_in_graphs_is_verified_only_if_the_call_is_faster(patient: Make, mo
     [case] = found.treated().treatment.tried
     assert (case.verdict, case.is_applied) == ("makes it worse", False)
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _before, _now: 0.5))
-    [case] = found.treated(timing=Timing.final).treatment.tried
+    [case] = found.treated(timing="final").treatment.tried
     assert (case.verdict, case.is_applied) == ("verified", True)
     assert "the call is 2.0\N{MULTIPLICATION SIGN} faster" in (case.reason or "")
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _before, _now: 4.0))
-    [case] = found.treated(timing=Timing.final).treatment.tried
+    [case] = found.treated(timing="final").treatment.tried
     assert (case.verdict, case.is_applied) == ("makes it worse", False)
 
 
@@ -887,7 +887,7 @@ def test_a_verdict_that_timing_decides_is_announced_after_it(patient: Make, monk
     times = PairedTime(backend="eager", before_us=9.0, after_us=3.0, ratio=0.3, ratio_low=0.3, ratio_high=0.3, turns=9)
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", lambda *_args, **_options: times)
     found = patient(lambda fixes: runs(coverage=50) if "a" in fixes else runs(3, coverage=100), {"GD101:3": [fix("a")]})
-    treatment = found.treated(timing=Timing.final).treatment
+    treatment = found.treated(timing="final").treatment
     decided = [event for event in found.events if isinstance(event, DecidedTrial)]
     assert [event.verdicts for event in decided] == [((treatment.tried[0].place, treatment.tried[0].verdict),)]
 

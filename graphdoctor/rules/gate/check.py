@@ -10,7 +10,6 @@ from graphdoctor.facts.check import (
     BaselineRun,
     Budget,
     BudgetName,
-    FailOn,
     Ignored,
     TargetCheck,
     WorseFinding,
@@ -18,6 +17,7 @@ from graphdoctor.facts.check import (
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.recording import Call, CompileSwitch, GapKind
+from graphdoctor.facts.spec import FailOn
 from graphdoctor.facts.wording import counted, switch_text
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.baseline import EFFECTS, Baseline, release, run_of

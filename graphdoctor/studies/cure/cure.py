@@ -19,7 +19,7 @@ from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepO
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.progress import DecidedStep
 from graphdoctor.facts.reading import json_of
-from graphdoctor.facts.spec import RunSpec, Timing
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.kept import SearchOptions, try_fixes
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.search import SearchResult
@@ -217,7 +217,7 @@ def cure(
     # everything else.
     selection = replace(options.selection, ignore=(*options.selection.ignore, REPEATED_BLOCKS))
     deadline = began + _SHARE_OF_FIXES * budget_s
-    options = replace(options, selection=selection, timing=Timing.none, deadline=deadline)
+    options = replace(options, selection=selection, timing="none", deadline=deadline)
     treated = try_fixes(request, recording, options, setup, check) if diagnosis.findings else None
     folder = recording / _FOLDER
     with Replays(request, folder, setup.with_limit) as replays:

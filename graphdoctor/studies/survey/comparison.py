@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Literal
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.check import FailOn
 from graphdoctor.facts.diagnosis import Severity
+from graphdoctor.facts.spec import FailOn
 from graphdoctor.facts.survey import SurveyCause, SurveyReport, SurveyRow, SurveyStatus
 from graphdoctor.facts.survey_comparison import (
     SURVEY_VERDICTS,
