@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from graphdoctor import __version__
-from graphdoctor.commands.commands import ABOUT, EXAMPLES, NAMES, columns, example_lines, overview
+from graphdoctor.commands.commands import ABOUT, NAMES, columns, overview
 from graphdoctor.views.printable import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 HEADINGS: dict[str, tuple[str, ...]] = {
     "What to run": (
@@ -52,15 +49,19 @@ _REST = "More options"
 
 
 class Command(typer.core.TyperCommand):
-    """A command whose help has examples, and its options under headings."""
+    """A command whose help is its docstring, the examples in it as a list, and its options under headings."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own click has no public name
-        """Examples, arguments, and options under headings."""
-        examples = EXAMPLES.get(self.name or "")
-        if examples:
-            with formatter.section("Examples"):
-                for line in example_lines(examples, formatter.width):
-                    formatter.write(f"{line}\n")
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own click has no public name
+        """What it does, then examples."""
+        whole = self.help
+        self.help, _, examples = (whole or "").partition("Examples:\n")
+        super().format_help_text(ctx, formatter)
+        self.help = whole
+        with formatter.section("Examples"):
+            formatter.write_dl([line.strip().partition(": ")[::2] for line in examples.splitlines()])
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
+        """Arguments, and options under headings."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in HEADINGS}, _REST: []}
         for parameter in self._in_order(self.get_params(ctx)):
             record = parameter.get_help_record(ctx)

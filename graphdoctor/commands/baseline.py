@@ -76,6 +76,10 @@ def baseline(
     They go to a file that check compares with. Commit the file and review its changes like code.
 
     Nothing is written if a target can't be run to its end, or if torch compiled nothing in it.
+
+    Examples:
+        graphdoctor baseline: allow what is there now
+        graphdoctor baseline --update: after something was fixed
     """
     project = this_project(run.recordings)
     file = (path or project.baseline).absolute()

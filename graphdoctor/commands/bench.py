@@ -67,6 +67,10 @@ def bench(
     """Measure what torch.compile is worth, beside eager mode.
 
     Each way to run the target has a process of its own; their calls are timed in turns.
+
+    Examples:
+        graphdoctor bench model.py: did it pay, and from which call on
+        graphdoctor bench model.py --all -o bench.html: every mode, as a page
     """
     from graphdoctor.studies.bench.variants import parse_sweep, variants_of
 

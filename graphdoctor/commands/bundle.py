@@ -50,6 +50,10 @@ def bundle(
 
     It holds a draft of the issue, the diagnosis as JSON and as a page, the environment, the recording, and a script
     that makes the same calls, if one can be made from the recording.
+
+    Examples:
+        graphdoctor bundle: the last recording, in bundle.zip
+        graphdoctor bundle --redact -o issue.zip: without your code
     """
     from graphdoctor.commands.progress import Progress
     from graphdoctor.studies.bundle.contents import Wanted, bundle_of, zipped

@@ -68,6 +68,10 @@ def check(
     The baseline and the budgets say what is allowed.
 
     Exits with 0 if all passed, 1 if one failed, and 2 if one could not be run to its end.
+
+    Examples:
+        graphdoctor check: every target in pyproject.toml
+        graphdoctor check model.py --max-breaks 0: one target, one limit
     """
     if not output:
         given.refuse(("force",), without="--output")

@@ -47,90 +47,6 @@ FOR_TOOLS: dict[str, str] = {
 }
 """Commands that ``--help`` only names."""
 
-EXAMPLES: dict[str, dict[str, str]] = {
-    "explain": {
-        "graphdoctor explain model.py": "where the graph breaks",
-        "graphdoctor explain model.py --try -o report.html": "try fixes, write a page",
-    },
-    "run": {
-        "graphdoctor run train.py --epochs 2": "with the script's options",
-        "graphdoctor run --report report.html train.py": "write a page too",
-    },
-    "recompiles": {
-        "graphdoctor recompiles model.py": "which values made torch recompile",
-        "graphdoctor recompiles model.py --what-if": "which cause matters most",
-    },
-    "guards": {
-        "graphdoctor guards model.py": "what torch checks, and the time it takes",
-        "graphdoctor guards -v": "the last recording, guard by guard",
-    },
-    "bench": {
-        "graphdoctor bench model.py": "did it pay, and from which call on",
-        "graphdoctor bench model.py --all -o bench.html": "every mode, as a page",
-    },
-    "profile": {
-        "graphdoctor profile model.py": "by line and by kernel",
-        "graphdoctor profile model.py -o profile.html": "as a page, with the generated code",
-    },
-    "export": {
-        "graphdoctor export model.py": "strict or not, and what is in the way",
-        "graphdoctor export model.py --dynamic --try": "sizes, and fixes",
-    },
-    "survey": {
-        "graphdoctor survey '*.py' -o table.csv": "every file that has a target",
-        "graphdoctor survey model.py --bench -o t.html": "timed beside eager mode",
-    },
-    "report": {
-        "graphdoctor report": "the last recording again",
-        "graphdoctor report -o report.html": "as a page",
-    },
-    "diff": {
-        "graphdoctor diff before.json": "against the last recording",
-        "graphdoctor diff before.json after.json -o diff.html": "as a page",
-    },
-    "fix": {
-        "graphdoctor fix model.py": "try fixes, write nothing",
-        "graphdoctor fix model.py --unsafe-fixes --apply": "write those that work",
-    },
-    "cure": {
-        "graphdoctor cure model.py": "what is fastest, and what must change for it",
-        "graphdoctor cure model.py --budget 600 --apply": "ten minutes; write the edits",
-    },
-    "check": {
-        "graphdoctor check": "every target in pyproject.toml",
-        "graphdoctor check model.py --max-breaks 0": "one target, one limit",
-    },
-    "baseline": {
-        "graphdoctor baseline": "allow what is there now",
-        "graphdoctor baseline --update": "after something was fixed",
-    },
-    "init": {
-        "graphdoctor init --stdout": "only print the section",
-        "graphdoctor init --measure": "with limits that hold now",
-    },
-    "lint": {
-        "graphdoctor lint .": "every Python file here",
-        "graphdoctor lint model.py --select GD101": "one file, one rule",
-    },
-    "unpack": {
-        "graphdoctor unpack": "of the last recording, to unpacked/",
-        "graphdoctor unpack logs artifacts": "of a folder that TORCH_TRACE wrote",
-    },
-    "bundle": {
-        "graphdoctor bundle": "the last recording, in bundle.zip",
-        "graphdoctor bundle --redact -o issue.zip": "without your code",
-    },
-    "rule": {
-        "graphdoctor rule GD101": "one rule",
-        "graphdoctor rule --all": "every rule",
-    },
-    "schema": {
-        "graphdoctor schema": "of what explain and others write",
-        "graphdoctor schema check": "of what check writes",
-    },
-}
-"""For each command, command lines that run as they stand beside a ``model.py``, each with what it is for."""
-
 NAMES: tuple[str, ...] = tuple(name for group in (*COMMANDS.values(), FOR_TOOLS) for name in group)
 
 _LAST_LINE = f"graphdoctor COMMAND --help explains one command. For tools: {', '.join(FOR_TOOLS)}."
@@ -148,7 +64,9 @@ def overview(width: int = _WIDEST) -> str:
         "graphdoctor recompiles model.py --what-if": "which cause matters most",
     }
     lines = ["Usage: graphdoctor [OPTIONS] COMMAND [ARGS]...", "", *_folded(ABOUT, 2, width)]
-    lines += ["", "Examples:", *example_lines(shown, width)]
+    lines += ["", "Examples:"]
+    for command, purpose in shown.items():
+        lines += [f"  {command}", *_folded(purpose, 6, width)]
     for heading, commands in COMMANDS.items():
         lines += ["", f"{heading}:"]
         for name, summary in commands.items():
@@ -163,15 +81,6 @@ def overview(width: int = _WIDEST) -> str:
         lines += _folded(text, 24, width, label=f"  {name}")
     lines += ["", *_folded(_LAST_LINE, 0, width)]
     return "\n".join(lines) + "\n"
-
-
-def example_lines(examples: dict[str, str], width: int) -> list[str]:
-    """Command lines with what each is for: beside it where all of them fit, otherwise above it."""
-    longest = max(map(len, examples))
-    beside = [f"  {command:<{longest}}  # {purpose}" for command, purpose in examples.items()]
-    if max(map(len, beside)) <= width:
-        return beside
-    return [line for command, purpose in examples.items() for line in (f"  # {purpose}", f"  {command}")]
 
 
 def columns() -> int:

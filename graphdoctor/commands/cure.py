@@ -38,6 +38,10 @@ def cure(
     """Search for the fastest correct way to run a target.
 
     What must change for it is said; nothing is written without --apply.
+
+    Examples:
+        graphdoctor cure model.py: what is fastest, and what must change for it
+        graphdoctor cure model.py --budget 600 --apply: ten minutes; write the edits
     """
     from graphdoctor.fixes.writing import check, write
 

@@ -66,6 +66,10 @@ def diff(
 
     Two surveys are compared piece by piece. Exits with 0 if nothing got worse, 1 if something did, and 2 if something
     can't be told any more; of two runs, always with 0.
+
+    Examples:
+        graphdoctor diff before.json: against the last recording
+        graphdoctor diff before.json after.json -o diff.html: as a page
     """
     if (surveys := _surveys(before, after)) is not None:
         given.refuse(_ONLY_RUNS, without="two recordings")

@@ -42,7 +42,12 @@ def explain(
         False, "Also measure what torch.compile is worth, under inductor unless you name another.", flag="--bench"
     ),
 ) -> None:
-    """Compile a model, call it, and report its graphs and graph breaks."""
+    """Compile a model, call it, and report its graphs and graph breaks.
+
+    Examples:
+        graphdoctor explain model.py: where the graph breaks
+        graphdoctor explain model.py --try -o report.html: try fixes, write a page
+    """
     if not is_tried:
         given.refuse(OF_TRIALS, without="--try")
     stages = staged.asked(given)

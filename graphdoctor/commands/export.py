@@ -34,6 +34,10 @@ def export(
     """Find out whether torch.export takes a model, and what blocks it.
 
     Strict and not, each in a process of its own; the exported program is compared with eager mode.
+
+    Examples:
+        graphdoctor export model.py: strict or not, and what is in the way
+        graphdoctor export model.py --dynamic --try: sizes, and fixes
     """
     settings = project_settings(process.recordings)
     output = choose_output(EXPORT, written, given)

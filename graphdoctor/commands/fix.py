@@ -58,6 +58,10 @@ def fix(
     """Try fixes by running the target with each, and show which work.
 
     Nothing is written without --apply.
+
+    Examples:
+        graphdoctor fix model.py: try fixes, write nothing
+        graphdoctor fix model.py --unsafe-fixes --apply: write those that work
     """
     from graphdoctor.fixes.kept import KeptFixes, kept_fixes, try_fixes
     from graphdoctor.fixes.writing import check, write

@@ -37,6 +37,10 @@ def guards(
     """Show each compile's guards and what checking them costs.
 
     The cost is measured in a steady call, one that compiles nothing anymore.
+
+    Examples:
+        graphdoctor guards model.py: what torch checks, and the time it takes
+        graphdoctor guards -v: the last recording, guard by guard
     """
     settings = project_settings(common.recordings)
     output = choose_output(GUARDS, common, given)

@@ -176,6 +176,10 @@ def init(
     """Find targets in the project's source and add a config section.
 
     The section goes into pyproject.toml. Nothing of the project is imported, except with --measure.
+
+    Examples:
+        graphdoctor init --stdout: only print the section
+        graphdoctor init --measure: with limits that hold now
     """
     starter = starter_section(Path.cwd())
     if is_measured and starter.targets:

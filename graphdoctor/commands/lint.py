@@ -97,6 +97,10 @@ def lint(
     baseline are known and don't fail.
 
     Exits with 0 if nothing fails, 1 if a new finding does, and 2 if a file can't be read.
+
+    Examples:
+        graphdoctor lint .: every Python file here
+        graphdoctor lint model.py --select GD101: one file, one rule
     """
     output = Output(LINT.named(format), None, RenderOptions(Path.cwd()), color)
     if not files:

@@ -47,6 +47,10 @@ def profile(
     """Report where the time of a compiled call goes.
 
     By line of the program and by kernel, with what the call is bound by.
+
+    Examples:
+        graphdoctor profile model.py: by line and by kernel
+        graphdoctor profile model.py -o profile.html: as a page, with the generated code
     """
     from graphdoctor.studies.profile.profile import profile_target
 

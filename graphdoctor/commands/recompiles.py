@@ -47,6 +47,10 @@ def recompiles(
     """Report what made torch recompile: what changed, where, the cost.
 
     Of a target, which is run, or of a recording, by default the last one.
+
+    Examples:
+        graphdoctor recompiles model.py: which values made torch recompile
+        graphdoctor recompiles model.py --what-if: which cause matters most
     """
     if what_if and vary:
         raise GraphDoctorError("--what-if and --vary are separate runs.", hint="Leave out one of them.")

@@ -69,6 +69,10 @@ def report(
     """Show a recording again without running anything.
 
     By default, it is the last recording. If it is of several ranks, they are put side by side.
+
+    Examples:
+        graphdoctor report: the last recording again
+        graphdoctor report -o report.html: as a page
     """
     from graphdoctor.studies.ranks.job import job_report
 

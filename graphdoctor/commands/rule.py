@@ -25,7 +25,12 @@ def rule(
     format: str = option(RULES.names[0], "{formats}.", flag="--format", metavar="FORMAT"),
     color: Color = COLOR,
 ) -> None:
-    """Explain a rule: what it finds, why it costs, what to write."""
+    """Explain a rule: what it finds, why it costs, what to write.
+
+    Examples:
+        graphdoctor rule GD101: one rule
+        graphdoctor rule --all: every rule
+    """
     from graphdoctor.rules.catalog import PAGES
 
     output = Output(RULES.named(format), None, RenderOptions(Path.cwd()), color)

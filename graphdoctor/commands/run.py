@@ -73,6 +73,10 @@ def run(
     """Run a script as python would, and report what torch.compile did.
 
     The report goes to standard error. The exit status is the script's own.
+
+    Examples:
+        graphdoctor run train.py --epochs 2: with the script's options
+        graphdoctor run --report report.html train.py: write a page too
     """
     from graphdoctor.studies.ranks.trials import UNTOUCHED
 

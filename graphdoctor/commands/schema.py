@@ -34,7 +34,12 @@ def schema(
         ),
     ] = "diagnosis",
 ) -> None:
-    """Print the JSON Schema of what --format json writes."""
+    """Print the JSON Schema of what --format json writes.
+
+    Examples:
+        graphdoctor schema: of what explain and others write
+        graphdoctor schema check: of what check writes
+    """
     from graphdoctor.views.json import schema_text
 
     sys.stdout.write(schema_text(document))

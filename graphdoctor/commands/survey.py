@@ -146,6 +146,10 @@ def survey(
     """Compile many targets in several ways, and report them in one table.
 
     Each piece, a target in one variant, runs in processes of its own. What fails is a row too.
+
+    Examples:
+        graphdoctor survey '*.py' -o table.csv: every file that has a target
+        graphdoctor survey model.py --bench -o t.html: timed beside eager mode
     """
     from graphdoctor.commands.running import EXIT_INTERRUPTED, project_settings
     from graphdoctor.commands.survey_progress import SurveyProgress

@@ -29,6 +29,10 @@ def unpack(
 
     Each compile gets a folder. index.json says which record became which file, and has what records without a text
     of their own say.
+
+    Examples:
+        graphdoctor unpack: of the last recording, to unpacked/
+        graphdoctor unpack logs artifacts: of a folder that TORCH_TRACE wrote
     """
     from graphdoctor.commands.progress import Progress
     from graphdoctor.trace.unpack import INDEX
