@@ -314,7 +314,7 @@ def _parameter(
     is_float = float in (hint, *typing.get_args(hint))
     default = defaults.get(name, None if is_repeated or found.default is MISSING else found.default)
     typed = typer.Option(
-        *(told.flag or f"--{name.replace('_', '-')}").split(),
+        *told.flags(name).split(),
         metavar=told.metavar,
         help=told.help.replace("{formats}", " or ".join(filter(None, (", ".join(formats[:-1]), *formats[-1:])))),
         min=_SMALLEST if is_float and told.least is None else told.least,

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from .recording import RepeatedBlocks, TargetInfo
-from .spec import RunSpec
+from .spec import RunSpec, options_of
 
 _DEFAULTS = RunSpec()
 
@@ -28,24 +28,17 @@ def command_line(target: TargetInfo, command: str, *flags: str) -> str | None:
 
 
 def _options(target: TargetInfo) -> Iterator[str]:
-    for given in target.inputs:
-        yield from ("--input", given)
     known = {**target.compile_arguments, **target.call_options}
-    for name in ("backend", "mode", "calls", "seed", "device", "dtype", "batch"):
-        if known.get(name) not in (None, getattr(_DEFAULTS, name)):
-            yield from (f"--{name}", str(known[name]))
-    for name, yes, no in (("dynamic", "--dynamic", "--no-dynamic"), ("train", "--train", "--eval")):
-        if known.get(name) is not None:
-            yield yes if known[name] else no
-    if target.is_regional:
-        yield "--regional"
-    for name, flag in (("fullgraph", "--fullgraph"), ("backward", "--backward"), ("no_grad", "--no-grad")):
-        if known.get(name):
-            yield flag
-    options = known.get("options")
-    for flag, values in (("--option", options), ("--config", target.config)):
-        for name, value in values.items() if isinstance(values, Mapping) else ():
-            yield from (flag, f"{name}={value!r}")
+    known |= {"inputs": target.inputs, "config": target.config, "regional": target.is_regional}
+    for name, told in options_of(RunSpec).items():
+        value, (on, *off) = known.get(name), told.flags(name).split("/")
+        if isinstance(value, bool):
+            yield from [on] if value else off
+        elif isinstance(value, (tuple, Mapping)):
+            texts = [f"{key}={item!r}" for key, item in value.items()] if isinstance(value, Mapping) else value
+            yield from (part for text in texts for part in (on, text))
+        elif value not in (None, getattr(_DEFAULTS, name)):
+            yield from (on, str(value))
     if target.python is not None:
         yield from ("--python", target.python)
 

@@ -1,6 +1,6 @@
 """The words for what ended a run, in the names that options have where the person gave them.
 
-Comes in: a ``HintCode`` of ``probe/wire.py`` with its values, and a surface: the command line, ``pyproject.toml`` or
+Comes in: a ``HintCode`` of the probe's with its values, and a surface: the command line, ``pyproject.toml`` or
 the Python API. Goes out: a message and a hint. Imports no model at run time.
 """
 
@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from .spec import RunSpec, options_of
 
 if TYPE_CHECKING:
     from .run import ProbeExit
@@ -38,42 +40,6 @@ HintCode = Literal[
 
 HintValue = str | int | float | bool | list[str] | None
 
-HINT_VALUES: dict[HintCode, tuple[str, ...]] = {
-    "no_inputs": ("callable", "looked_for"),
-    "unusable_input": ("input", "error"),
-    "unusable_device": ("device", "error"),
-    "unusable_dtype": ("dtype", "device", "error"),
-    "no_batch": ("batch", "tensors"),
-    "unusable_batch": ("batch", "tensor", "error"),
-    "changed_call": ("failed", "dtype", "batch"),
-    "mode_and_options": (),
-    "refused_compile_arguments": ("error",),
-    "unknown_argument": ("argument", "name", "near", "known"),
-    "unknown_config": ("name", "near"),
-    "config_type": ("name", "value", "type", "default"),
-    "no_gradient": (),
-    "no_blocks": ("target", "is_module", "fewest"),
-    "timeout": ("timeout_s", "phase"),
-    "script_timeout": ("timeout_s",),
-    "no_torch": ("python", "error"),
-    "unusable_python": ("python", "status"),
-}
-"""The names of the values that come with each code."""
-
-Option = Literal[
-    "inputs",
-    "device",
-    "dtype",
-    "batch",
-    "backend",
-    "mode",
-    "options",
-    "regional",
-    "config",
-    "backward",
-    "timeout",
-    "python",
-]
 Values = Mapping[str, HintValue]
 Words = tuple[str, str | None]
 """Message and hint."""
@@ -91,13 +57,13 @@ class Surface:
         inputs_hint: How to give inputs.
     """
 
-    names: Mapping[Option, str]
+    names: Mapping[str, str]
     separator: str
     write: Callable[[object], str]
     setting: Callable[[str, object], str]
     inputs_hint: str
 
-    def given(self, option: Option, value: object) -> str:
+    def given(self, option: str, value: object) -> str:
         """An option with its value, such as ``--device cuda``."""
         return f"{self.names[option]}{self.separator}{self.write(value)}"
 
@@ -106,26 +72,25 @@ _EXAMPLE = "f32[8,128]"
 _MAX_TENSORS = 6
 """Tensors that are listed."""
 
-_OPTIONS: tuple[Option, ...] = (
-    *("device", "dtype", "batch", "backend", "mode", "config", "backward", "regional", "timeout", "python"),
-)
+_FLAGS = {name: told.flags(name).partition("/")[0] for name, told in options_of(RunSpec).items()}
+_OWN_NAMES = {name: name for name in (*_FLAGS, "timeout", "python")}
 
 COMMAND_LINE = Surface(
-    names={**{name: f"--{name}" for name in _OPTIONS}, "inputs": "--input", "options": "--option"},
+    names={**_FLAGS, "timeout": "--timeout", "python": "--python"},
     separator=" ",
     write=str,
     setting=lambda name, value: f"--config {name}={value!r}",
     inputs_hint=f"Pass --input, such as --input '{_EXAMPLE}'",
 )
 CONFIGURATION = Surface(
-    names={name: name for name in (*_OPTIONS, "inputs", "options")},
+    names=_OWN_NAMES,
     separator=" = ",
     write=json.dumps,
     setting=lambda name, value: f"config = {{ {json.dumps(name)} = {json.dumps(value)} }}",
     inputs_hint=f'Give the target inputs = ["{_EXAMPLE}"] in pyproject.toml',
 )
 PYTHON = Surface(
-    names={name: name for name in (*_OPTIONS, "inputs", "options")},
+    names=_OWN_NAMES,
     separator="=",
     write=repr,
     setting=lambda name, value: f"{name} = {value!r}",
@@ -182,7 +147,7 @@ def words(code: HintCode, values: Values, surface: Surface) -> Words:
 
     Args:
         code: What happened.
-        values: Those that ``HINT_VALUES`` names for the code.
+        values: Those that ``_WORDS`` and ``_derived`` read for the code.
         surface: Where the person gave the options.
 
     Returns:
@@ -194,7 +159,7 @@ def words(code: HintCode, values: Values, surface: Surface) -> Words:
 
 
 def _derived(values: Values, surface: Surface) -> dict[str, object]:
-    names: tuple[Option, ...] = ("device", "dtype", "batch")
+    names = ("device", "dtype", "batch")
     given = {name: surface.given(name, values[name]) for name in names if name in values}
     found: dict[str, object] = {
         "name": surface.names,

@@ -62,6 +62,10 @@ class RunOption:
     goes_to: Literal["compile", "call"] | None = None
     heading: str | None = None
 
+    def flags(self, name: str) -> str:
+        """How a field of this name is written on a command line, as typer takes it."""
+        return self.flag or f"--{name.replace('_', '-')}"
+
 
 def option(default: Any, text: str, **told: Any) -> Any:  # noqa: ANN401 - a field of any type
     """A dataclass's field that people set; ``told`` are other fields of its ``RunOption``."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 MOST_OF_A_VALUE = 60
 """Characters of a value within a sentence; the recompile's or guard's own field has all of it."""
 _LEAST_LEFT_OUT = 40
-_MAX_NAMES = 3
 _TIMES = "\N{MULTIPLICATION SIGN}"
 UNCHANGED = "same"
 """What stands in place of a ratio that rounds to 1."""
@@ -88,11 +87,7 @@ def percents(before: float, after: float) -> tuple[str, str]:
 
 def names(expressions: Sequence[str]) -> str:
     """The names of values in a list, at most three."""
-    found = [quoted(name) for name in expressions]
-    more = len(found) - _MAX_NAMES
-    if more > 0:
-        return ", ".join(found[:_MAX_NAMES]) + f" and {more} more"
-    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else found[0]
+    return listed([quoted(name) for name in expressions])
 
 
 def quoted(name: str) -> str:

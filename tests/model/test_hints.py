@@ -14,7 +14,6 @@ import graphdoctor.probe
 from graphdoctor.facts.hints import (
     COMMAND_LINE,
     CONFIGURATION,
-    HINT_VALUES,
     PYTHON,
     HintCode,
     during,
@@ -40,26 +39,31 @@ VALUES = {
     "default": [False],
     "batch": [8, None],
     "is_module": [True, False],
+    "argument": ["<argument>", "backend"],
+    **{name: [f"<{name}>"] for name in "callable input device dtype tensor failed type target fewest python".split()},  # noqa: SIM905
 }
-"""Values that matter; any text for others."""
+"""Values of the cases, the first of them where a case has no other."""
+MISSING = object()
 
 
 def test_what_each_code_says_on_each_surface(snapshot: SnapshotAssertion):
-    assert set(HINT_VALUES) == set(get_args(HintCode))
+    cases = [
+        {
+            name: given[0] if value is MISSING else value
+            for (name, given), value in zip(VALUES.items(), case, strict=True)
+        }
+        for case in zip_longest(*VALUES.values(), fillvalue=MISSING)
+    ]
     lines = []
-    for code, names in HINT_VALUES.items():
-        cases = zip_longest(*(VALUES.get(name, [f"<{name}>"]) for name in names)) if names else [()]
+    for code in get_args(HintCode):
         for case in cases:
-            values = {
-                name: VALUES.get(name, [f"<{name}>"])[0] if value is None and name not in ("phase", "batch") else value
-                for name, value in zip(names, case, strict=True)
-            }
+            values = case | {"argument": None} if code == "unknown_config" else case
             for surface, where in SURFACES.items():
                 message, hint = words(code, values, where)
                 assert message.endswith((".", "…"))
                 assert surface == "command line" or not re.search(r"--[a-z]", f"{message} {hint}")
                 lines.append(f"{code} ({surface}): {message}\n    {hint}")
-    assert "\n".join(lines) == snapshot
+    assert "\n".join(dict.fromkeys(lines)) == snapshot
 
 
 def test_an_end_is_worded_for_another_surface():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from graphdoctor.facts.hints import HINT_VALUES, HintValue
+from graphdoctor.facts.hints import HintValue
 from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.run import CallPhase, Phase
 from graphdoctor.studies.bundle.redact.break_words import BreakWords
@@ -20,6 +20,7 @@ from graphdoctor.studies.bundle.redact.vocabulary import (
     DUNDERS,
     EXCEPTIONS,
     GUARD_KINDS,
+    HINT_NAMES,
     LEFT_OUT,
     METHODS,
     NAMES,
@@ -63,7 +64,6 @@ _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: *(.*))?$")
 _CALL_PHASES = tuple(
     re.compile(r"\d+".join(map(re.escape, template.split("{index}")))) for template in get_args(CallPhase)
 )
-_HINT_NAMES = frozenset(name for names in HINT_VALUES.values() for name in names)
 _SIZED = ("shape[", "size()[", "stride(", "stride()[", "size(")
 
 
@@ -336,7 +336,7 @@ def option(name: str, value: object) -> Any:  # noqa: ANN401 - of as many types 
 def hint_values(values: object) -> dict[str, HintValue]:
     """A hint code's values."""
     given = values if isinstance(values, Mapping) else {}
-    return {name: option(name, value) for name, value in given.items() if name in _HINT_NAMES}
+    return {name: option(name, value) for name, value in given.items() if name in HINT_NAMES}
 
 
 def package_name(text: str) -> str | None:

@@ -23,7 +23,8 @@ _BUILTINS = frozenset(dir(builtins))
 
 PACKAGES, METHODS, GUARD_KINDS = _KNOWN["packages"], _KNOWN["methods"], _KNOWN["guard_kinds"]
 BACKENDS, PHASE_WORDS, OPCODES = _KNOWN["backends"], _KNOWN["phase_words"], _KNOWN["opcodes"]
-SWITCHES, FRAMING = _KNOWN["switches"], _KNOWN["framing"] | _BUILTINS | frozenset(dis.opname)
+SWITCHES, HINT_NAMES = _KNOWN["switches"], _KNOWN["hint_names"]
+FRAMING = _KNOWN["framing"] | _BUILTINS | frozenset(dis.opname)
 RECORD_KINDS = TORCH_KINDS | _KNOWN["record_kinds"]
 _STATE_WORDS = frozenset(re.findall(r"[^\W\d]\w*", " ".join(STATE_NAMES)))
 NAMES = _BUILTINS | frozenset(keyword.kwlist) | _KNOWN["source_words"] | _STATE_WORDS
