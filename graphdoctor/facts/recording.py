@@ -25,6 +25,7 @@ from .shared import (
     BackendName,
     Build,
     CompileId,
+    ConfigName,
     Described,
     DeviceName,
     DeviceText,
@@ -33,9 +34,11 @@ from .shared import (
     Expression,
     File,
     GbType,
+    InputsFrom,
     ModulePath,
     Name,
     Opcode,
+    OptionName,
     OutcomeText,
     PackageName,
     Platform,
@@ -206,21 +209,21 @@ class TargetInfo(Fact):
     """Absolute path of its file."""
     parameters: tuple[Name, ...] | None = None
     """Names of the parameters of the function that is called; None if Python doesn't know them."""
-    inputs_from: str | None = None
+    inputs_from: InputsFrom | None = None
     """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
     inputs: tuple[str, ...] = ()
     """The arguments of ``--input``; empty where the program brings its own."""
     python: str | None = None
     """The interpreter that ``--python`` named; None for graphdoctor's own."""
-    compile_arguments: dict[str, object] = field(default_factory=dict)
+    compile_arguments: dict[OptionName, object] = field(default_factory=dict)
     """The arguments of ``torch.compile``: backend, mode, dynamic, fullgraph, options."""
     blocks: tuple[RepeatedBlocks, ...] | None = None
     """The outermost modules that repeat in it, by class; None if unknown, and for anything but a module."""
     is_regional: bool = False
     """Each of these was compiled by itself, and nothing else."""
-    config: dict[str, object] = field(default_factory=dict)
+    config: dict[ConfigName, object] = field(default_factory=dict)
     """torch config values that were set for the run, by dotted name."""
-    call_options: dict[str, object] = field(default_factory=dict)
+    call_options: dict[OptionName, object] = field(default_factory=dict)
     """How the calls were made: calls, backward, train, no_grad, seed, device, dtype, batch."""
     batched: tuple[BatchedTensor, ...] = ()
     """The tensors that have the batch size of ``call_options``; empty if none was asked for."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from .base import Fact
 from .hints import HintCode, HintValue
-from .shared import ExceptionType, PhaseText, Traceback
+from .shared import ExceptionType, HintName, PhaseText, Traceback
 
 Phase = Literal[
     "importing torch",
@@ -112,7 +112,7 @@ class ProbeExit(Fact):
     hint_code: HintCode | None = None
     """What ``message`` and ``hint`` say, for another surface to word (``model/hints.py``); None where they are the same
     on every surface."""
-    hint_values: dict[str, HintValue] = field(default_factory=dict)
+    hint_values: dict[HintName, HintValue] = field(default_factory=dict)
     """Values that belong to ``hint_code``, such as the device that can't be used."""
     error_type: ExceptionType | None = None
     """Type of the exception that ended the run, such as ``ValueError``; None if none did, and in recordings of 0.1."""

@@ -19,7 +19,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies.bundle.redact import public
 from graphdoctor.studies.bundle.redact.break_words import BreakWords
 from graphdoctor.studies.bundle.redact.public import Public
-from graphdoctor.studies.bundle.redact.recordings import Redaction
+from graphdoctor.studies.bundle.redact.redaction import Redaction
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.guards.state import STATE_NAMES
 from graphdoctor.trace.reader import read_recording

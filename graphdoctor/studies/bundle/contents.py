@@ -95,7 +95,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
     on_phase("writing the report")
     found = _within_limit(_recording_files(place, notes, has_trials=wanted.has_trials), notes)
     if wanted.is_redacted:
-        from graphdoctor.studies.bundle.redact.recordings import Redaction
+        from graphdoctor.studies.bundle.redact.redaction import Redaction
 
         redaction = Redaction(recording.environment, wanted.root)
         diagnosis, picture = redaction.redacted(diagnosis), redaction.redacted(picture)

@@ -11,25 +11,12 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from graphdoctor.facts.hints import HintValue
 from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.run import CallPhase, Phase
+from graphdoctor.facts.spec import RunSpec, options_of
+from graphdoctor.studies.bundle.redact import vocabulary as known
 from graphdoctor.studies.bundle.redact.break_words import BreakWords
-from graphdoctor.studies.bundle.redact.vocabulary import (
-    BACKENDS,
-    DUNDERS,
-    EXCEPTIONS,
-    GUARD_KINDS,
-    HINT_NAMES,
-    LEFT_OUT,
-    METHODS,
-    NAMES,
-    OPCODES,
-    PACKAGES,
-    PHASE_WORDS,
-    RECORD_KINDS,
-    SWITCHES,
-)
+from graphdoctor.studies.bundle.redact.vocabulary import LEFT_OUT
 from graphdoctor.trace.origin import RESUME_NAME, Origins, is_probe
 
 Reader = Callable[[str], str | None]
@@ -45,7 +32,6 @@ _SIZE = r"(?:[su]?\d+)"
 _TENSOR = re.compile(
     rf"\b(?:b?f\d+|i\d+|u\d+|b8|c\d+)\[(?:{_SIZE}(?:, ?{_SIZE})*)?\](?: (?:cpu|cuda|xpu|mps|meta)(?::\d+)?)?"
 )
-_SYMBOL = re.compile(r"^[su]\d+$")
 _OPERATION = re.compile(r"^(?:torch|aten|prims?|inductor|math|_?operator|builtins|_c10d_functional)(?:\.\w+)*$")
 _OPERATION_SPACES = frozenset({"aten", "prims", "prim", "inductor", "higher_order", "_c10d_functional", "c10d"})
 _STDLIB_FOLDER = re.compile(r"python3\.\d+|Lib")
@@ -61,9 +47,7 @@ _INSTRUCTION = re.compile(
 )
 _WONT_CONVERT = re.compile(r"^WON'T CONVERT (\S+) (.+) line (\d+)\s*$")
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: *(.*))?$")
-_CALL_PHASES = tuple(
-    re.compile(r"\d+".join(map(re.escape, template.split("{index}")))) for template in get_args(CallPhase)
-)
+_WORD = re.compile(r"[A-Za-z]+")
 _SIZED = ("shape[", "size()[", "stride(", "stride()[", "size(")
 
 
@@ -88,7 +72,7 @@ class Public:
 
     def _one_name(self, text: str) -> str:
         is_special = re.fullmatch(r"<(?:module|lambda|listcomp|dictcomp|setcomp|genexpr|locals)>", text)
-        if not text or text in NAMES or text in DUNDERS or is_special:
+        if not text or text in known.NAMES or text in known.DUNDERS or is_special:
             return text
         return self._names.setdefault(text, f"name{len(self._names) + 1}")
 
@@ -112,7 +96,7 @@ class Public:
             start = max((at for at, part in enumerate(parts, start=1) if _STDLIB_FOLDER.fullmatch(part)), default=0)
             folder, is_public = STDLIB, names[start] in sys.stdlib_module_names
         else:
-            start = len(names) - 1 - names[::-1].index(package) if package in PACKAGES and package in names else 0
+            start = len(names) - 1 - names[::-1].index(package) if package in known.PACKAGES and package in names else 0
             folder, is_public = SITE, start > 0
         if is_public and all(_PART.fullmatch(part) for part in parts[start:]):
             return f"{folder}/{'/'.join(parts[start:])}"
@@ -120,19 +104,15 @@ class Public:
         self._file_count += 1
         return f"{f'{SITE}/package/' if package else ''}file{self._file_count}{ending}"
 
-    def is_readable_file(self, path: str) -> bool:
-        """Whether the file, and so the names in it, belong to torch, Python, graphdoctor or a public package."""
-        shown = self.file(path)
-        return shown.startswith(("/", "<frozen", "<eval_with_key")) and not shown.startswith(f"{SITE}/package/")
-
     def module_path(self, path: str) -> str:
         """The path of a submodule, such as ``layers.0``; numbers in it stay."""
         return ".".join(part if part.isdigit() else self.name(part) for part in path.split("."))
 
     def function(self, text: str, file: str) -> str:
-        """A function's name, which stays if its file is public."""
-        is_public = self.is_readable_file(file) and re.fullmatch(r"[\w.<>]+", text)
-        return text if is_public else self.name(text)
+        """A function's name, which stays if its file is torch's, Python's, graphdoctor's or a public package's."""
+        shown = self.file(file)
+        is_public = shown.startswith(("/", "<frozen", "<eval_with_key")) and not shown.startswith(f"{SITE}/package/")
+        return text if is_public and re.fullmatch(r"[\w.<>]+", text) else self.name(text)
 
     def described(self, text: str) -> str:
         """A function as reports call it, such as ``Net.forward from line 16``."""
@@ -141,7 +121,7 @@ class Public:
 
     def package(self, text: str) -> str:
         """A package's name."""
-        return text if text.removesuffix(".py") in PACKAGES else "package"
+        return text if text.removesuffix(".py") in known.PACKAGES else "package"
 
     def place(self, text: str) -> str:
         """``file:line``, with torch's id in parentheses if there is one."""
@@ -174,7 +154,7 @@ class Public:
         is_ours = bare == text.replace("::", ".") or spaces in _OPERATION_SPACES
         if _OPERATION.match(bare) and is_ours and not bare.startswith("torch.classes."):
             return text
-        return text if text in METHODS else self.name(text) if text.replace(".", "_").isidentifier() else LEFT_OUT
+        return text if text in known.METHODS else self.name(text) if text.replace(".", "_").isidentifier() else LEFT_OUT
 
     def values(self, text: str) -> str:
         """Summarized arguments: dtypes and shapes of tensors; anything else is left out."""
@@ -183,40 +163,20 @@ class Public:
         rest = _TENSOR.sub("", unquoted).strip(", ")
         return ", ".join([*found, *([LEFT_OUT] if rest else [])])
 
-    def shape(self, text: str) -> str:
-        """The dtype and shape that a node returns; anything else is left out."""
-        return text if _TENSOR.fullmatch(text) else LEFT_OUT
-
-    def size(self, text: str) -> str:
-        """A size: a symbol or a number."""
-        return text if _SYMBOL.match(text) or text.isdecimal() else LEFT_OUT
-
     def exception(self, text: str) -> str:
         """An exception's type."""
-        is_known = text.rpartition(".")[2] in EXCEPTIONS
+        is_known = text.rpartition(".")[2] in known.EXCEPTIONS
         return text if is_known and re.fullmatch(r"(?:torch\.[\w.]+\.|builtins\.)?\w+", text) else self.name(text)
 
     def outcome(self, text: str) -> str:
         """``ok``, or an exception's type."""
         return text if text == "ok" else self.exception(text)
 
-    def traceback(self, text: str) -> str:
-        """A printed traceback with places and types, but no source and no messages."""
-        shown = []
-        for line in text.splitlines():
-            if entry := _STACK_ENTRY.match(line):
-                shown.append(self._stack_line(entry))
-            elif not line.startswith(" ") and (raised := _raised(line)):
-                shown.append(self.exception(raised[1]))
-            elif line.startswith(("Traceback (most recent call last):", "During handling of", "The above exception")):
-                shown.append(self.breaks.kept(line))
-        return "\n".join(shown)
-
     def _stack_line(self, entry: re.Match[str]) -> str:
         return f'{entry[1]}File "{self.file(entry[2])}", line {entry[3]}, in {self.function(entry[4], entry[2])}'
 
-    def break_text(self, text: str) -> str:
-        """A graph-break payload: torch's own words and the places."""
+    def traceback(self, text: str) -> str:
+        """A printed traceback, or what torch says of a graph break: its own words, types and places, and no source."""
         ids = [f"GB{number}" for number in re.findall(r"\bgb(\d{4})\b", text)]
         shown: list[str] = []
         is_source = False
@@ -253,7 +213,7 @@ class Public:
 
 def _raised(line: str) -> re.Match[str] | None:
     raised = _RAISED.match(line)
-    return raised if raised and raised[1].rpartition(".")[2] in EXCEPTIONS else None
+    return raised if raised and raised[1].rpartition(".")[2] in known.EXCEPTIONS else None
 
 
 def _matching(pattern: re.Pattern[str] | str, otherwise: str | None = LEFT_OUT) -> Reader:
@@ -263,6 +223,10 @@ def _matching(pattern: re.Pattern[str] | str, otherwise: str | None = LEFT_OUT) 
 
 def _among(words: Collection[str], otherwise: str | None = LEFT_OUT) -> Reader:
     return lambda text: text if text in words else otherwise
+
+
+def _of_words(words: Collection[str]) -> Reader:
+    return lambda text: text if set(_WORD.findall(text)) <= {*words} else LEFT_OUT
 
 
 compile_id = _matching(r"^(?:(?:p|rank|reset)\d+:)*(?:!\d+/?)?(?:-|\d+)?(?:/(?:-|\d+))*(?:_\d+)?$")
@@ -275,16 +239,27 @@ device = _matching(r"^(?:cpu|cuda|xpu|mps|meta|hpu|xla|privateuseone)(?::\d+)?$"
 rule_code = _matching(r"^GD\d{3}$")
 torch_id = _matching(r"^GB\d{4}$", None)
 placeholder = _matching(r"^(arg\d+_1|(primals|tangents)_\d+)$")
+shape = _matching(_TENSOR)
+"""The dtype and shape that a node returns."""
+size = _matching(r"[su]?\d+")
+"""A symbol or a number."""
 printed_value = _matching(r"^(?:True|False|None|-?\d{1,6}(?:\.\d{1,6})?)$")
 build = _matching(r"^(?:CPU|(?:CUDA|ROCm) \d+(?:\.\d+)*)$", None)
 """What torch was built for, such as ``CUDA 12.8``."""
 device_name = _matching(r"^(?:NVIDIA|AMD|Intel|Tesla)(?: [\w().-]{1,24}){1,8}$", None)
 config_name = _matching(r"^torch\.(?:_dynamo|_inductor|_functorch|fx\.experimental)\.(?:_?config)(?:\.\w+)+$", None)
-guard_kind = _among(GUARD_KINDS)
-backend = _among(BACKENDS)
-record_kind = _among(RECORD_KINDS)
-opcode = _among(OPCODES)
-switch = _among(SWITCHES, None)
+guard_kind = _among(known.GUARD_KINDS)
+backend = _among(known.BACKENDS)
+record_kind = _among(known.RECORD_KINDS)
+opcode = _among(known.OPCODES)
+switch = _among(known.SWITCHES, None)
+hint_name = _among(known.HINT_NAMES, None)
+option_name = _among(options_of(RunSpec), None)
+inputs_from = _among(known.ORIGINS, "a function in the program")
+event_name = _of_words(known.PHASE_WORDS)
+"""The name of one of torch's compile phases."""
+phase = _of_words({"compiling", *_WORD.findall(" ".join((*get_args(Phase), *get_args(CallPhase))))})
+"""What the probe was doing; a variation, which has values in it, is left out."""
 
 
 def version(text: str) -> str | None:
@@ -301,18 +276,6 @@ def platform(text: str) -> str | None:
     return None if match is None else f"{match[0]} {known}".strip()
 
 
-def event_name(text: str) -> str:
-    """The name of one of torch's compile phases."""
-    return text if PHASE_WORDS.issuperset(re.findall(r"[A-Za-z]+", text)) else LEFT_OUT
-
-
-def phase(text: str) -> str:
-    """What the probe was doing; a variation, which has values in it, is left out."""
-    whole, _, step = text.partition(", compiling ")
-    is_known = whole in get_args(Phase) or any(pattern.fullmatch(whole) for pattern in _CALL_PHASES)
-    return text if is_known and (not step or re.fullmatch(r"\d+/\d+", step)) else LEFT_OUT
-
-
 _OPTIONS: Mapping[str, Reader] = {
     "backend": backend,
     "mode": _among(("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")),
@@ -323,27 +286,19 @@ _OPTIONS: Mapping[str, Reader] = {
 
 
 def option(name: str, value: object) -> Any:  # noqa: ANN401 - of as many types as options
-    """An option of a run, or what the words of a hint need: numbers, flags, and texts that say nothing of a program."""
+    """The value of a name: an option of a run, what the words of a hint need, a config value, a package's version."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, Mapping):
         return {LEFT_OUT: LEFT_OUT} if value else {}
     if isinstance(value, (list, tuple)):
         return []
-    return _OPTIONS[name](str(value)) if name in _OPTIONS else LEFT_OUT
-
-
-def hint_values(values: object) -> dict[str, HintValue]:
-    """A hint code's values."""
-    given = values if isinstance(values, Mapping) else {}
-    return {name: option(name, value) for name, value in given.items() if name in HINT_NAMES}
+    if package_name(name):
+        return version(str(value)) or LEFT_OUT
+    reader = printed_value if name.startswith("torch.") else _OPTIONS.get(name)
+    return LEFT_OUT if reader is None else reader(str(value))
 
 
 def package_name(text: str) -> str | None:
     """The name of an installed package, if it's a public one."""
-    return text if text.replace("-", "_") in PACKAGES or text == "pytorch-triton" else None
-
-
-def config_value(name: object, value: str) -> str | None:
-    """The value of a name: a config value, or a package's version."""
-    return printed_value(value) if str(name).startswith("torch.") else version(value)
+    return text if text.replace("-", "_") in known.PACKAGES or text == "pytorch-triton" else None

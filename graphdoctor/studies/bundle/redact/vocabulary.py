@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 from graphdoctor.facts.record_kinds import TORCH_KINDS
+from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 from graphdoctor.trace.guards.state import STATE_NAMES
 
 LEFT_OUT = "…"
@@ -26,6 +27,7 @@ BACKENDS, PHASE_WORDS, OPCODES = _KNOWN["backends"], _KNOWN["phase_words"], _KNO
 SWITCHES, HINT_NAMES = _KNOWN["switches"], _KNOWN["hint_names"]
 FRAMING = _KNOWN["framing"] | _BUILTINS | frozenset(dis.opname)
 RECORD_KINDS = TORCH_KINDS | _KNOWN["record_kinds"]
+ORIGINS = _KNOWN["origins"] | {INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED}
 _STATE_WORDS = frozenset(re.findall(r"[^\W\d]\w*", " ".join(STATE_NAMES)))
 NAMES = _BUILTINS | frozenset(keyword.kwlist) | _KNOWN["source_words"] | _STATE_WORDS
 DUNDERS = frozenset(

@@ -1,5 +1,8 @@
 """Redacts a recording: its facts and its files; its logs become logs that tlparse and our own reader can read.
 
+Numbers, flags and literals of facts stay. Text stays only if its type is marked as one that may be shown
+(``facts/shared.py``) and the reader of that kind lets it through, so a new field is left out.
+
 Fields of records and events have names of torch's and ours, and their numbers stay. One table says what the text of
 each field stands for, wherever the field is. Other texts, and kinds that aren't named, are left out: printed graphs,
 generated code, guards, bytecode, source.
@@ -14,18 +17,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import orjson
 
 from graphdoctor.facts import counts, hints, kernels, profiled, recording, run, watch
-from graphdoctor.facts.base import Fact, InvalidFactError
+from graphdoctor.facts.base import Fact, InvalidFactError, field_types, shared_kinds
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import Treatment
+from graphdoctor.facts.picture import GeneratedCode, SourceText, StageNode
 from graphdoctor.facts.reading import plain, read_fact
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recording import BreakReason, GraphNode, TargetInfo
+from graphdoctor.facts.trials import WhatIf
+from graphdoctor.facts.variations import Variation
 from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, TRACE_FOLDER
+from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.studies.bundle.redact import public
-from graphdoctor.studies.bundle.redact.facts import Facts
-from graphdoctor.studies.bundle.redact.public import SITE, STDLIB, Reader
+from graphdoctor.studies.bundle.redact.public import SITE, STDLIB, Public, Reader
 from graphdoctor.studies.bundle.redact.vocabulary import LEFT_OUT, words
 from graphdoctor.trace.events import read_events
 from graphdoctor.trace.folder import read_object
@@ -34,6 +45,16 @@ from graphdoctor.trace.inductor_runtime import CACHE_RECORDS, plain_reason
 from graphdoctor.trace.logs import logs_of
 from graphdoctor.trace.processes import named_rank
 from graphdoctor.trace.storage.log_file import local_log
+
+_Model = TypeVar("_Model", bound=Fact)
+
+_LEFT_OUT_WHOLE = (WhatIf, Treatment, Variation, SourceText, GeneratedCode)
+"""Facts that mostly hold source or values."""
+_PUBLIC_CHANGES = frozenset(
+    {"training", "grad_mode", "inference_mode", "default_dtype", "requires_grad", "dtype", "size", "rank", "stride"}
+)
+"""Kinds of changes whose old and new values are sizes, dtypes or torch modes."""
+_CHANGED_MODES = frozenset({"train mode", "eval mode", "on", "off", "True", "False"})
 
 _LOGS = f"recording/{TRACE_FOLDER}/"
 _PLACE = "torch/_logging/structured.py:1"
@@ -92,12 +113,22 @@ def _fixed(text: str) -> str | None:
     return text if text in _FIXED else None
 
 
-class Redaction(Facts):
-    """Redacts one recording, facts and files. A name has the same pseudonym in all of its parts."""
+class Redaction:
+    """Redacts one recording, facts and files. A name has the same pseudonym in all of its parts.
+
+    ``root`` is the folder that a diagnosis' paths are relative to.
+    """
 
     def __init__(self, environment: recording.Environment, root: Path) -> None:
-        super().__init__(environment, root)
-        shown = self.shown
+        self.shown = shown = Public(environment, root)
+        self._special: Mapping[type[Fact], Callable[[Any], dict[str, object]]] = {
+            TargetInfo: self._target,
+            GuardChange: _change,
+            Finding: self._finding,
+            BreakReason: self._reason,
+            GraphNode: lambda node: {**self._node(node), "args": "", "kwargs": ""},
+            StageNode: self._node,
+        }
         self._interned: dict[int, str] = {}
         self._left_out = Counter[str]()
         self._readers: Mapping[str, Reader] = {
@@ -118,7 +149,7 @@ class Redaction(Facts):
             "name": public.event_name,
             "gb_type": shown.gb_type,
             "traceback": shown.traceback,
-            "fail_reason": shown.break_text,
+            "fail_reason": shown.traceback,
             "eager": shown.outcome,
             "dtype": public.dtype,
             "inputs": shown.values,
@@ -128,8 +159,8 @@ class Redaction(Facts):
         }
         self._objects: Mapping[str, Callable[[Any], Any]] = {
             "segments": lambda rows: [self._segment(row) for row in rows],
-            "eager_op_names": self._operations,
-            "values": public.hint_values,
+            "eager_op_names": partial(_of_counts, reader=shown.operation),
+            "values": partial(_of_table, reader=public.hint_name),
             "restart_reasons": self._restarts,
             **{name: partial(self._fact, kind) for name, kind in _PARTS.items()},
         }
@@ -139,8 +170,8 @@ class Redaction(Facts):
         }
         """What the JSON of a record becomes."""
         self._texts: Mapping[str, Callable[[str], str]] = {
-            "dynamo_graph_break_reason": shown.break_text,
-            "dynamo_error": shown.break_text,
+            "dynamo_graph_break_reason": shown.traceback,
+            "dynamo_error": shown.traceback,
             "dynamo_output_graph": lambda _payload: _NO_CODE,
             "recompile_reasons": self._reasons,
         }
@@ -150,6 +181,81 @@ class Redaction(Facts):
             "compilation_metrics": self._fields,
         }
         """What becomes of records without a payload."""
+
+    def redacted(self, value: _Model) -> _Model:
+        """The fact."""
+        kinds, changed = shared_kinds(type(value)), dict[str, object]()
+        for name, kind in field_types(type(value)).items():
+            of_text = kinds.get(name, "")
+            reader = getattr(self.shown, of_text, None) or getattr(public, of_text, None)
+            changed[name] = self._value(getattr(value, name), kind, reader)
+        if (file := getattr(value, "file", None)) is not None:
+            changed |= self._in_file(value, file)
+        for special_kind, special in self._special.items():
+            if isinstance(value, special_kind):
+                changed |= special(value)
+        return value.model_copy(update=changed)
+
+    def _value(self, value: object, kind: object, reader: Reader | None) -> Any:  # noqa: ANN401 - as many types as fields
+        kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+        if value is None or isinstance(value, (bool, int, float)):
+            return value
+        if isinstance(value, str):
+            if any(get_origin(one) is Literal and value in get_args(one) for one in kinds):
+                return value
+            read = None if reader is None else reader(value)
+            return LEFT_OUT if read is None and NoneType not in kinds else read
+        if isinstance(value, Fact):
+            return None if isinstance(value, _LEFT_OUT_WHOLE) else self.redacted(value)
+        if isinstance(value, dict):
+            of_dict = _of_counts if get_args(kind)[1:] == (int,) else _of_table
+            return {} if reader is None else of_dict(value, reader)
+        inner = next(get_args(one)[0] for one in kinds if get_origin(one) is tuple)
+        is_kept = reader is not None or inner is not str
+        kept = [item for item in value if is_kept and not isinstance(item, _LEFT_OUT_WHOLE)]  # type: ignore[attr-defined]
+        if value and not kept and NoneType in kinds:
+            return None  # empty would mean that there was nothing
+        return tuple(self._value(item, inner, reader) for item in kept)
+
+    def _in_file(self, value: object, file: str) -> dict[str, object]:
+        """What a fact names in its file stays if everybody can read it."""
+        shown: dict[str, object] = {"file": self.shown.file(file)}
+        for name in ("function", "qualname", "code_name"):
+            if (text := getattr(value, name, None)) is not None:
+                shown[name] = self.shown.function(text, file)
+        if (package := getattr(value, "package", None)) is not None:
+            shown["package"] = self.shown.package(package)
+        return shown
+
+    def _target(self, target: TargetInfo) -> dict[str, object]:
+        """Its text consists of the pseudonyms of its file and its name."""
+        names = (target.file and self.shown.file(target.file), target.name and self.shown.name(target.name))
+        return {"text": ":".join(filter(None, names)) or None}
+
+    def _finding(self, finding: Finding) -> dict[str, object]:
+        rule, kept, torch_id = ALL_RULES.get(finding.code), self.shown.breaks.kept, finding.torch_id
+        return {
+            "rule": rule.name if rule else LEFT_OUT,
+            # A message quotes the line; the rule's title says the same without it.
+            "message": rule.title() if rule else LEFT_OUT,
+            # For a recompile it's a guard, with values and a line of source.
+            "torch_reason": kept(finding.torch_reason, torch_id) if finding.torch_reason and torch_id else None,
+            "hints": tuple(kept(hint, torch_id) for hint in finding.hints),
+            "fixes": (),
+        }
+
+    def _reason(self, reason: BreakReason) -> dict[str, object]:
+        kept = self.shown.breaks.kept
+        return {
+            "explanation": reason.explanation and kept(reason.explanation, reason.torch_id),
+            "hints": tuple(kept(hint, reason.torch_id) for hint in reason.hints),
+        }
+
+    def _node(self, node: GraphNode | StageNode) -> dict[str, object]:
+        is_operation = node.opcode in ("call_function", "call_method")
+        return {"target": self.shown.operation(node.target) if is_operation else self.shown.name(node.target)}
+
+    # Fields of events and records.
 
     def _fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         shown = {name: self._json_value(value, name) for name, value in fields.items() if self._is_known(name, value)}
@@ -185,14 +291,8 @@ class Redaction(Facts):
 
     def _segment(self, row: list[Any]) -> list[Any]:
         kind, start, end, what, count = row
-        shown = self._operations(what) if kind == "eager" else self._json_value(what, "compile_id")
+        shown = _of_counts(what, self.shown.operation) if kind == "eager" else self._json_value(what, "compile_id")
         return [_fixed(kind), *map(self._json_value, (start, end)), shown, self._json_value(count)]
-
-    def _operations(self, names: Mapping[str, int]) -> dict[str, int]:
-        found: Counter[str] = Counter()
-        for name, count in names.items():
-            found[self.shown.operation(name)] += int(count)
-        return dict(found)
 
     def _restarts(self, reasons: Any) -> list[str]:  # noqa: ANN401 - a list, or its JSON
         many = orjson.loads(reasons) if isinstance(reasons, str) else reasons or ()
@@ -215,8 +315,7 @@ class Redaction(Facts):
         if kind == "environment":
             return (self._fact(recording.Environment, fields) or {}) | _ROOTS
         if kind == "config":
-            known = {name: str(value) for name, value in fields["values"].items() if public.config_name(name)}
-            return {"values": {name: public.printed_value(value) for name, value in known.items()}}
+            return {"values": _of_table(fields["values"], public.config_name)}
         if kind in _WHOLE:
             return self._fact(_WHOLE[kind], fields) or {}
         return self._fields(fields) if kind in _EVENTS else None
@@ -307,6 +406,29 @@ class Redaction(Facts):
                 yield _written(record, *redacted)
         # The program's own output.
         self._left_out.update(lines=damage.stray_lines, records=damage.broken_records)
+
+
+def _of_table(table: Mapping[Any, Any], reader: Reader) -> dict[str, object]:
+    """Values by names; those whose name is left out are dropped."""
+    shown = {reader(str(name)): (str(name), value) for name, value in table.items()}
+    return {known: public.option(name, value) for known, (name, value) in shown.items() if known is not None}
+
+
+def _of_counts(table: Mapping[str, int], reader: Reader) -> dict[str, int]:
+    """Counts by names; those whose names are left out are added up."""
+    found: Counter[str] = Counter()
+    for name, count in table.items():
+        found[reader(name) or LEFT_OUT] += int(count)
+    return dict(found)
+
+
+def _change(change: GuardChange) -> dict[str, object]:
+    def shown(value: str | None) -> str | None:
+        if value is None or (change.kind in _PUBLIC_CHANGES and (value in _CHANGED_MODES or value.isdecimal())):
+            return value
+        return public.dtype(value) if change.kind in _PUBLIC_CHANGES else LEFT_OUT
+
+    return {"old": shown(change.old), "previous": shown(change.previous), "new": shown(change.new)}
 
 
 def _written(record: Record, metadata: dict[str, object], payload: str | None) -> bytes:
