@@ -14,7 +14,7 @@ from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
-from graphdoctor.facts.wording import ranks_text
+from graphdoctor.facts.wording import bytes_text, ranks_text
 from graphdoctor.trace.folder import ranks_at
 from graphdoctor.views.file import write_file
 
@@ -104,7 +104,7 @@ def _refuse_several_ranks(place: Place) -> None:
 
 
 def _summarize(made: Bundle, output: Path, size_bytes: int) -> None:
-    say(f"Wrote {output} ({_size(size_bytes)})")
+    say(f"Wrote {output} ({bytes_text(size_bytes)})")
     if made.attempt is not None:
         say(f"reproduce.py: {made.attempt.words}")
         if made.attempt.is_refused:
@@ -112,8 +112,4 @@ def _summarize(made: Bundle, output: Path, size_bytes: int) -> None:
     for note in made.notes:
         say(f"left out: {note}")
     if size_bytes > _ATTACHMENT_BYTES:
-        say(f"GitHub accepts attachments of up to {_size(_ATTACHMENT_BYTES)}.")
-
-
-def _size(size_bytes: int) -> str:
-    return f"{size_bytes / 2**20:.1f} MiB" if size_bytes >= 2**20 else f"{max(size_bytes / 2**10, 0.1):.1f} KiB"
+        say(f"GitHub accepts attachments of up to {bytes_text(_ATTACHMENT_BYTES)}.")

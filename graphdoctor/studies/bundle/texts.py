@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _MAX_FINDINGS = 10
 _MAX_SCRIPT_LINES = 150
 _MAX_TRACEBACK = 6_000
-_UNKNOWN = "not recorded"
 
 
 def rendered(template: str, **values: object) -> str:
@@ -69,7 +68,7 @@ def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) ->
         script=script,
         attempt=attempt,
         is_long=script.text is not None and script.text.count("\n") > _MAX_SCRIPT_LINES,
-        versions=versions_text(diagnosis.recording.environment),
+        versions=environment_text(diagnosis.recording.environment),
     )
     return printable_lines(text.rstrip("\n")) + "\n"
 
@@ -79,25 +78,18 @@ def title_of(diagnosis: Diagnosis) -> str:
     return " · ".join(words.title_parts(diagnosis.recording))
 
 
-def versions_text(environment: Environment) -> str:
-    """The versions that a PyTorch issue asks for, as ``torch.utils.collect_env`` prints them, as far as recorded."""
+def environment_text(
+    environment: Environment, config: Mapping[str, str] | None = None, *, graphdoctor: str | None = None
+) -> str:
+    """``environment.txt``: the versions that a PyTorch issue asks for, as ``torch.utils.collect_env`` prints them.
+
+    ``graphdoctor``: its version, for the whole file with torch's config values; None for the versions alone.
+    """
     packages = None
     if environment.packages is not None:
-        packages = sorted({**environment.packages, "torch": environment.torch or _UNKNOWN}.items())
-    return rendered("environment.txt.jinja", environment=environment, packages=packages)
-
-
-def environment_text(environment: Environment, config: Mapping[str, str] | None, *, graphdoctor: str) -> str:
-    """All of ``environment.txt``."""
-    lines = [versions_text(environment), "torch config values that differ from the defaults:"]
-    if config is None:
-        lines.append(_UNKNOWN)
-    else:
-        lines += [f"{name} = {value}" for name, value in sorted(config.items())] or ["(none)"]
-    lines += ["", f"Recorded with graphdoctor {graphdoctor}."]
-    if environment.executable:
-        lines.append(f"Interpreter: {environment.executable}")
-    return "\n".join(lines) + "\n"
+        packages = sorted({**environment.packages, "torch": environment.torch or "not recorded"}.items())
+    values = {"environment": environment, "packages": packages, "config": config, "graphdoctor": graphdoctor}
+    return rendered("environment.txt.jinja", **values)
 
 
 def readme_text(title: str, names: Sequence[str], notes: Sequence[str], *, is_redacted: bool) -> str:
