@@ -26,6 +26,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.fixes import Treatment
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.facts.stack import relative
+from graphdoctor.facts.wording import about_time
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.trials.launch.child import interpreter
 from graphdoctor.trials.launch.recorded import record_target
@@ -147,26 +148,19 @@ def _said_before(before: KeptFixes | OutdatedFixes) -> str:
 
     if isinstance(before, KeptFixes):
         name = before.recording.name
-        return f"Verified {_age(before.age_s)} ago, and nothing changed since: {name} (--again tries anew)."
+        return f"Verified {about_time(before.age_s)} ago, and nothing changed since: {name} (--again tries anew)."
     change = before.change
     if change is None:
         why = "its recording changed"
     else:
         name = _flags(change.name) if change.kind == "options" else relative(change.name, Path.cwd())
         why = _CHANGES[change.kind].format(name)
-    return f"Trying anew what was tried {_age(before.age_s)} ago: {why}."
+    return f"Trying anew what was tried {about_time(before.age_s)} ago: {why}."
 
 
 def _flags(fields: str) -> str:
     known = {"is_unsafe_tried": "unsafe-fixes", "is_own_code_only": "own-code", "inputs": "input", "options": "option"}
     return ", ".join(f"--{known.get(name, name).replace('_', '-')}" for name in fields.split(","))
-
-
-def _age(seconds: float) -> str:
-    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{max(seconds, 0) / unit:.0f} {name}"
-    return f"{seconds / 86_400:.0f} days"
 
 
 def _wrote(treated: SearchResult, *, is_rest_shown: bool) -> Iterator[str]:

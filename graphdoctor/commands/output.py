@@ -109,13 +109,11 @@ def choose_page(
         return choose_output(document, asked, given)
     if asked.format not in (None, "html"):
         raise GraphDoctorError(f"--html and --format {asked.format} exclude each other.", hint="Give one of them.")
-    given.refuse(("verbose",), without="--format text")
+    path = asked.output or name
+    chosen = replace(asked, format="html", output=path, force=asked.force or path == name)
     if asked.output is None:
         given.refuse(("force",), without="-o")
-    if asked.output is not None:
-        check_writable(asked.output, force=asked.force)
-    options = RenderOptions(root=Path.cwd(), has_source=asked.source)
-    return Output(document.named("html"), asked.output or name, options, asked.color, asked.quiet, page.is_opened)
+    return replace(choose_output(document, chosen, given), is_opened=page.is_opened)
 
 
 def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) -> None:

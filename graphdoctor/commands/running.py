@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -68,7 +69,7 @@ def set_up(settings: Settings, process: ProcessOptions, *, is_quiet: bool, is_wa
 
     import_report_meanwhile()
     if is_warm:
-        threading.Thread(target=_import_trials, daemon=True).start()
+        _import_meanwhile("graphdoctor.fixes.search")
     with Progress(is_quiet=is_quiet) as progress, contextlib.ExitStack() as stack:
         limit_s = settings.timeout if process.timeout is None else process.timeout
         setup = Setup(progress.watching, process.python, limit_s, progress.show_trial)
@@ -80,7 +81,22 @@ def set_up(settings: Settings, process: ProcessOptions, *, is_quiet: bool, is_wa
 
 def import_report_meanwhile() -> None:
     """Import what the report needs while the probe imports torch."""
-    threading.Thread(target=_import_report, daemon=True).start()
+    _import_meanwhile(
+        "graphdoctor.views.terminal",
+        "graphdoctor.rules.catalog",
+        "graphdoctor.rules.diagnosis.diagnose",
+        "graphdoctor.trace.reader",
+    )
+
+
+def _import_meanwhile(*modules: str) -> None:
+    def work() -> None:
+        # Only a head start: whatever goes wrong here comes up again where the import is needed.
+        with contextlib.suppress(Exception):
+            for module in modules:
+                importlib.import_module(module)
+
+    threading.Thread(target=work, daemon=True).start()
 
 
 def trials_of(
@@ -120,18 +136,3 @@ def tell_place(made: NewRecording) -> None:
     """Say where a recording is that isn't where one looks for it."""
     if made.is_elsewhere:
         say(f"This folder can't be written, so the recording is {made.path}")
-
-
-def _import_trials() -> None:
-    # Only a head start, as for the report.
-    with contextlib.suppress(Exception):
-        import graphdoctor.fixes.search  # noqa: F401
-
-
-def _import_report() -> None:
-    # Only a head start: whatever goes wrong here comes up again where the import is needed.
-    with contextlib.suppress(Exception):
-        import graphdoctor.views.terminal  # noqa: F401
-        from graphdoctor.rules.diagnosed import import_ahead
-
-        import_ahead()

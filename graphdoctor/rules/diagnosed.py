@@ -71,13 +71,6 @@ class StagesAsked:
 NOTHING_ELSE = Needs()
 
 
-def import_ahead() -> None:
-    """Import what ``diagnose_recording`` needs, while something else is waited for."""
-    import graphdoctor.rules.catalog
-    import graphdoctor.rules.diagnosis.diagnose
-    import graphdoctor.trace.reader  # noqa: F401
-
-
 def diagnose_recording(
     recording: Location,
     selection: Selection | None = None,

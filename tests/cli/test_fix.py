@@ -445,7 +445,7 @@ def test_apply_after_fix_tries_nothing_again(verified):
         again = run_command("fix", "model.py", *QUICK, *extra, cwd=folder)
         assert again.returncode == 0
         assert re.search(
-            r"Verified \d+ s ago, and nothing changed since: \S+-model \(--again tries anew\)\.", again.stderr
+            r"Verified \d+ seconds? ago, and nothing changed since: \S+-model \(--again tries anew\)\.", again.stderr
         )
     quiet = run_command("fix", "model.py", *QUICK, "-q", "--diff", cwd=folder)
     assert quiet.stderr == ""
@@ -470,7 +470,7 @@ def test_what_changed_since_is_named_and_tried_anew(verified):
         done = run_command("fix", "model.py", *QUICK, "--diff", cwd=folder)
     finally:
         (folder / "data.csv").write_text("1,2\n")
-    assert re.search(r"Trying anew what was tried \d+ s ago: data\.csv changed\.", done.stderr)
+    assert re.search(r"Trying anew what was tried \d+ seconds? ago: data\.csv changed\.", done.stderr)
     assert "trial 1 of 1 · verified" in done.stderr
     assert len(list(folder.glob(".graphdoctor/2*"))) == 2
 

@@ -17,7 +17,7 @@ COUNTS = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompile
 
 @for_each(
     "age_s, says",
-    [(0.2, "0 s"), (40.4, "40 s"), (119.0, "119 s"), (600.0, "10 min"), (9000.0, "2 h"), (260_000.0, "3 days")],
+    [(0.2, "0 seconds"), (40.4, "40 seconds"), (600.0, "10 minutes"), (9000.0, "2 hours"), (260_000.0, "3 days")],
 )
 def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None:
     result = SearchResult(Treatment(tried=(), before=COUNTS))
@@ -41,4 +41,4 @@ def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None
 def test_what_is_tried_anew_says_why(change: Change | None, why: str) -> None:
     if change is not None:
         change = Change(change.kind, change.name.format(cwd=Path.cwd()))
-    assert _said_before(OutdatedFixes(40.0, change)) == f"Trying anew what was tried 40 s ago: {why}."
+    assert _said_before(OutdatedFixes(40.0, change)) == f"Trying anew what was tried 40 seconds ago: {why}."
