@@ -46,7 +46,6 @@ def bench(
         "Also measure this way to run it: mode=reduce-overhead, backend=aot_eager, dynamic=true, "
         "fullgraph=true, option.NAME=VALUE, config.NAME=VALUE, regional; or several of these, with "
         "spaces between. Repeatable.",
-        flag="--variant",
         metavar="NAME=VALUE",
     ),
     is_every_mode: bool = option(

@@ -31,11 +31,9 @@ def bundle(
     given: Given,
     recording: LogArgument = None,
     output: Path = option(Path("bundle.zip"), "Write the zip to this file.", flag="--output -o"),
-    force: bool = option(False, "Overwrite the file that -o names.", flag="--force"),
-    redact: bool = option(False, "Leave out source, paths, values and the program's own names.", flag="--redact"),
-    with_trials: bool = option(
-        False, "Include the recordings of the fixes and remedies that were tried.", flag="--with-trials"
-    ),
+    force: bool = option(False, "Overwrite the file that -o names."),
+    redact: bool = option(False, "Leave out source, paths, values and the program's own names."),
+    with_trials: bool = option(False, "Include the recordings of the fixes and remedies that were tried."),
     is_tried: bool = option(
         True,
         "Run reproduce.py if you made the recording here, and say in issue.md whether it shows the same.",

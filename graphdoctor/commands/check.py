@@ -53,13 +53,9 @@ def check(
         "with its own pyproject.toml and baseline.",
         flag="--files",
     ),
-    format: str = option(
-        CHECK.names[0], "What to write to standard output: {formats}.", flag="--format", metavar="FORMAT"
-    ),
-    output: list[str] | None = option(
-        None, "FORMAT=FILE: also write the result to a file. Repeatable.", flag="--output"
-    ),
-    force: bool = option(False, "Overwrite files that --output names.", flag="--force"),
+    format: str = option(CHECK.names[0], "What to write to standard output: {formats}.", metavar="FORMAT"),
+    output: list[str] | None = option(None, "FORMAT=FILE: also write the result to a file. Repeatable."),
+    force: bool = option(False, "Overwrite files that --output names."),
     verbose: bool = VERBOSE,
     color: Color = COLOR,
 ) -> None:

@@ -31,7 +31,7 @@ def cure(
     spec: RunSpec,
     common: CommonOptions,
     given: Given,
-    budget: float = option(300.0, "Begin nothing more after this many seconds.", flag="--budget", metavar="SECONDS"),
+    budget: float = option(300.0, "Begin nothing more after this many seconds.", metavar="SECONDS"),
     is_applied: bool = APPLY,
     is_unsafe_tried: bool = UNSAFE_FIXES,
 ) -> None:

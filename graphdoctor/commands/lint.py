@@ -77,18 +77,14 @@ def lint(
     files: Annotated[
         list[Path] | None, typer.Argument(help="Python files, or folders with Python files.", show_default=False)
     ] = None,
-    select: list[str] | None = option(
-        None, "Report only rules whose code begins with this, such as GD1. Repeatable.", flag="--select"
-    ),
-    ignore: list[str] | None = option(
-        None, "Leave out rules whose code begins with this. Repeatable.", flag="--ignore"
-    ),
+    select: list[str] | None = option(None, "Report only rules whose code begins with this, such as GD1. Repeatable."),
+    ignore: list[str] | None = option(None, "Leave out rules whose code begins with this. Repeatable."),
     baseline: Path | None = BASELINE,
     is_without_baseline: bool = NO_BASELINE,
     recording: bool = option(
         True, "Include functions that the last recording saw compiled.", flag="--recording/--no-recording"
     ),
-    format: str = option(LINT.names[0], "{formats}.", flag="--format", metavar="FORMAT"),
+    format: str = option(LINT.names[0], "{formats}.", metavar="FORMAT"),
     color: Color = COLOR,
 ) -> None:
     """Find certain graph breaks in source without running it.

@@ -102,11 +102,9 @@ class ShownOptions:
         None, "Show only findings in your own files, not in packages.", flag="--own-code/--all-code"
     )
     select: list[str] | None = option(
-        None, "Show only rules whose code begins with this, such as GD1. Repeatable.", flag="--select", metavar="CODE"
+        None, "Show only rules whose code begins with this, such as GD1. Repeatable.", metavar="CODE"
     )
-    ignore: list[str] | None = option(
-        None, "Leave out rules whose code begins with this. Repeatable.", flag="--ignore", metavar="CODE"
-    )
+    ignore: list[str] | None = option(None, "Leave out rules whose code begins with this. Repeatable.", metavar="CODE")
 
     def selection(self, settings: Settings) -> Selection:
         """Which findings to show: what was asked for, else the settings."""
@@ -121,13 +119,12 @@ class StagesOptions:
         False,
         "Also show each graph at each stage of the compiler, from Dynamo to the generated code. explain then "
         "compiles with inductor unless you name another backend.",
-        flag="--stages",
     )
     stage: list[str] | None = option(
-        None, f"With --stages, only this one: {', '.join(STAGES)}. Repeatable.", flag="--stage", metavar="NAME"
+        None, f"With --stages, only this one: {', '.join(STAGES)}. Repeatable.", metavar="NAME"
     )
     graph: list[str] | None = option(
-        None, "With --stages, only this compile's graph, such as 0/0. Repeatable.", flag="--graph", metavar="ID"
+        None, "With --stages, only this compile's graph, such as 0/0. Repeatable.", metavar="ID"
     )
 
     def asked(self, given: Given) -> StagesAsked | None:
@@ -150,13 +147,11 @@ class StagesOptions:
 class OutputOptions:
     """Where a result goes and how it looks."""
 
-    format: str | None = option(
-        None, "{formats}. By default, what the ending of -o says, else text.", flag="--format", metavar="FORMAT"
-    )
+    format: str | None = option(None, "{formats}. By default, what the ending of -o says, else text.", metavar="FORMAT")
     output: Path | None = option(
         None, "Write the result to this file; - is standard output.", flag="--output -o", metavar="FILE"
     )
-    force: bool = option(False, "Overwrite the file that -o names.", flag="--force")
+    force: bool = option(False, "Overwrite the file that -o names.")
     verbose: bool = VERBOSE
     quiet: bool = QUIET
     color: Color = COLOR
@@ -205,11 +200,9 @@ class TrialOptions:
         least=1,
     )
     timing: Timing = option(
-        "final",
-        "What to time, under inductor too: the program with all verified fixes, each fix as well, or nothing.",
-        flag="--timing",
+        "final", "What to time, under inductor too: the program with all verified fixes, each fix as well, or nothing."
     )
-    no_timing: bool = option(False, "Time nothing: --timing none.", flag="--no-timing")
+    no_timing: bool = option(False, "Time nothing: --timing none.")
     trial_timeout: float | None = option(
         None,
         "Stop a trial after this many seconds. By default, six times what the program takes, at least 60; "

@@ -33,8 +33,8 @@ def recompiles(
     given: Given,
     target: TargetOrRecordingArgument = None,
     rank: int | None = RANK,
-    what_if: bool = option(False, "Replay the calls under each remedy to find which cause matters.", flag="--what-if"),
-    vary: bool = option(False, "Change one property of the first call at a time: which ones recompile?", flag="--vary"),
+    what_if: bool = option(False, "Replay the calls under each remedy to find which cause matters."),
+    vary: bool = option(False, "Change one property of the first call at a time: which ones recompile?"),
     jobs: int | None = option(
         None,
         "How many replays to run side by side, by default 1. Of a recording, how many logs, or parts of a "

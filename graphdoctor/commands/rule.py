@@ -22,7 +22,7 @@ def rule(
         list[str] | None, typer.Argument(help="Codes or beginnings of codes: GD101, GD1.", show_default=False)
     ] = None,
     is_all: bool = option(False, "Every rule.", flag="--all"),
-    format: str = option(RULES.names[0], "{formats}.", flag="--format", metavar="FORMAT"),
+    format: str = option(RULES.names[0], "{formats}.", metavar="FORMAT"),
     color: Color = COLOR,
 ) -> None:
     """Explain a rule: what it finds, why it costs, what to write.

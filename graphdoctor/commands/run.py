@@ -57,10 +57,8 @@ def run(
         typer.Argument(help="The script's own arguments. Our options come before the script.", show_default=False),
     ] = None,
     module: bool = option(False, "The script is a module's name, as in python -m.", flag="-m"),
-    report: Path | None = option(
-        None, "Also write the report to this file: .html, .md, .json or .txt.", flag="--report"
-    ),
-    force: bool = option(False, "Overwrite the file that --report names.", flag="--force"),
+    report: Path | None = option(None, "Also write the report to this file: .html, .md, .json or .txt."),
+    force: bool = option(False, "Overwrite the file that --report names."),
     is_trying: bool = option(
         False,
         "For a job of several ranks: run the script again, twice for each suggestion that can be tried.",

@@ -53,16 +53,10 @@ class ListOptions:
         metavar="LIBRARY",
     )
     only: list[str] | None = option(
-        None,
-        "Of --from, only architectures of this name, such as 'gpt*'. Repeatable.",
-        flag="--only",
-        metavar="PATTERN",
+        None, "Of --from, only architectures of this name, such as 'gpt*'. Repeatable.", metavar="PATTERN"
     )
     exclude: list[str] | None = option(
-        None,
-        "Of --from and of patterns, leave out what has this name. Repeatable.",
-        flag="--exclude",
-        metavar="PATTERN",
+        None, "Of --from and of patterns, leave out what has this name. Repeatable.", metavar="PATTERN"
     )
     variants: list[str] | None = option(
         None,
@@ -72,26 +66,22 @@ class ListOptions:
         flag="--variant",
         metavar="NAME=VALUE",
     )
-    shard: str | None = option(None, "Run one part of several, such as 3/8.", flag="--shard", metavar="N/COUNT")
-    resume: bool = option(
-        False, "Go on with the last survey of this name: run what is missing or has changed.", flag="--resume"
-    )
+    shard: str | None = option(None, "Run one part of several, such as 3/8.", metavar="N/COUNT")
+    resume: bool = option(False, "Go on with the last survey of this name: run what is missing or has changed.")
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """Where the table goes, and how it looks."""
 
-    format: str = option(
-        SURVEY.names[0], "What to write to standard output: {formats}.", flag="--format", metavar="FORMAT"
-    )
+    format: str = option(SURVEY.names[0], "What to write to standard output: {formats}.", metavar="FORMAT")
     output: list[Path] | None = option(
         None,
         "Also write the table to this file, as what its ending says. Repeatable.",
         flag="--output -o",
         metavar="FILE",
     )
-    force: bool = option(False, "Overwrite files that -o names.", flag="--force")
+    force: bool = option(False, "Overwrite files that -o names.")
     verbose: bool = VERBOSE
     quiet: bool = QUIET
     color: Color = COLOR

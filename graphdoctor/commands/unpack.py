@@ -22,7 +22,7 @@ def unpack(
     process: ProcessOptions,
     recording: LogArgument = None,
     folder: Annotated[Path, typer.Argument(help="Write to this folder.")] = Path("unpacked"),
-    force: bool = option(False, "Write into a folder that isn't empty, and replace files in it.", flag="--force"),
+    force: bool = option(False, "Write into a folder that isn't empty, and replace files in it."),
     quiet: bool = QUIET,
 ) -> None:
     """Write each artifact of a trace log to a file of its own.
