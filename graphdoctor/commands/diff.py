@@ -114,8 +114,7 @@ def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
 
 
 def _compared(before: Path, after: Path | None, settings: Settings, *, fail_on: FailOn | None) -> SurveyComparison:
-    from graphdoctor.commands.survey_run import last_survey
-    from graphdoctor.commands.survey_store import read_survey
+    from graphdoctor.commands.survey_store import last_survey, read_survey
     from graphdoctor.studies.survey.comparison import compare_surveys
 
     here = Path.cwd()

@@ -186,8 +186,7 @@ def _is_kept(text: str) -> bool:
 
 def _kept(texts: Sequence[str], settings: Settings) -> tuple[SurveyReport, Path | None]:
     """Surveys that have run, as one, and the folder with its pages."""
-    from graphdoctor.commands.survey_run import last_survey
-    from graphdoctor.commands.survey_store import read_survey
+    from graphdoctor.commands.survey_store import last_survey, read_survey
     from graphdoctor.studies.survey.merge import merge_surveys
 
     paths = [Path(text) for text in texts] or [last_survey(settings)]

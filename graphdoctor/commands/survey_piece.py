@@ -96,13 +96,25 @@ class SurveyPiece:
 
 @dataclass(frozen=True)
 class PieceResult:
-    """What is kept of a piece."""
+    """What is kept of a piece: its row, what that depends on, and what belongs to it.
+
+    ``files``: digests by path. ``limits``: of time and memory, under which it ran.
+    """
 
     row: SurveyRow
     plan: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    limits: tuple[float | None, ...] = ()
     page: str | None = None
     program: str | None = None
-    files: Mapping[str, str] = field(default_factory=dict)
+
+    def holds(self, plan: str, limits: tuple[float | None, ...]) -> bool:
+        """Whether it is what the piece would give again, as far as that is known."""
+        if self.plan != plan or self.row.status == "lost":
+            return False
+        if self.row.status in ("timeout", "out_of_memory") and self.limits != limits:
+            return False
+        return all(file_digest(Path(path)) == digest for path, digest in self.files.items())
 
 
 def work_on(piece: SurveyPiece) -> PieceResult:
@@ -186,13 +198,9 @@ class _Worker:
         self._deadline.cancel()
         page = self._page()
         files = self._files_read()
-        return PieceResult(
-            self._row(outcome, files, has_page=page is not None),
-            self._piece.plan,
-            page,
-            None if self._program is None else self._program.read_text(encoding="utf-8"),
-            files,
-        )
+        row = self._row(outcome, files, has_page=page is not None)
+        program = None if self._program is None else self._program.read_text(encoding="utf-8")
+        return PieceResult(row, self._piece.plan, files, self._piece.measured.limits, page, program)
 
     def _too_late(self) -> PieceOutcome:
         return PieceOutcome("timeout", self._stage, f"It was stopped after {self._deadline.seconds:g} s.")

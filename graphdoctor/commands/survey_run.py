@@ -10,16 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from graphdoctor import __version__
 from graphdoctor.commands.survey_piece import PieceResult, SurveyPiece, work_on
 from graphdoctor.commands.survey_plan import Plan, SurveyAsked, plan_survey
-from graphdoctor.commands.survey_store import SURVEY_FILE, KeptRow, SurveyStore, described, kept_rows
+from graphdoctor.commands.survey_store import SURVEY_FILE, SurveyStore, described, kept_rows, report_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Failure, Outcome, Share
-from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus
 from graphdoctor.studies.survey.outcome import cut
-from graphdoctor.studies.survey.summary import summarize
 from graphdoctor.trials.launch.store import NewRecording
 
 if TYPE_CHECKING:
@@ -101,7 +98,6 @@ class _Run:
         self._asked = asked
         self._working = working
         self._onlooker = onlooker
-        self._limits = (asked.measured.timeout_s, asked.measured.memory)
         self._retries = 1 if asked.measured.retries is None else asked.measured.retries
         self._begun = time.monotonic()
         self._started = _now()
@@ -125,10 +121,10 @@ class _Run:
             self._describe(len(kept), seconds=time.monotonic() - self._begun)
         return False
 
-    def _kept(self) -> dict[Key, KeptRow]:
+    def _kept(self) -> dict[Key, PieceResult]:
         found = kept_rows(self.store.folder)
-        plans = {piece.key: piece.plan for piece in self._plan.pieces}
-        return {key: row for key, row in found.items() if key in plans and row.holds(plans[key], self._limits)}
+        plans, limits = {piece.key: piece.plan for piece in self._plan.pieces}, self._asked.measured.limits
+        return {key: one for key, one in found.items() if key in plans and one.holds(plans[key], limits)}
 
     def _describe(self, kept: int, seconds: float | None) -> None:
         measured, share = self._asked.measured, self._working.share
@@ -187,7 +183,7 @@ class _Run:
                 piece = pieces[index]
                 result = self._after_attempts(_lost(piece, found) if isinstance(found, Failure) else found)
                 self._keep_program(piece, result)
-                self.store.add(result, self._limits)
+                self.store.add(result)
                 row = result.row
                 if row.status in _TRIED_AGAIN and not is_last:
                     again.append(piece)
@@ -226,9 +222,8 @@ class _Run:
 def _lost(piece: SurveyPiece, failure: Failure) -> PieceResult:
     """The row of a piece that nothing came back of."""
     error = f"{failure.reason[:1].upper()}{failure.reason[1:]}."
-    return PieceResult(
-        piece.row({}, status="lost", error=error, traceback=cut(failure.details), seconds=0.0), piece.plan
-    )
+    row = piece.row({}, status="lost", error=error, traceback=cut(failure.details), seconds=0.0)
+    return PieceResult(row, piece.plan)
 
 
 def _shard_text(asked: SurveyAsked) -> str | None:
@@ -237,25 +232,3 @@ def _shard_text(asked: SurveyAsked) -> str | None:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-# What is kept.
-
-
-def report_of(folder: Path) -> SurveyReport:
-    """What a survey found, as far as it got."""
-    content, kept = described(folder), kept_rows(folder)
-    keys, made = [(name, variant) for name, variant in content.pop("pieces")], content.pop("made")
-    rows = tuple(kept[key].row for key in keys if key in kept)
-    names = [one["name"] for one in content["variants"]]
-    content |= {"graphdoctor_version": __version__, "rows": (), "planned": len(keys)}
-    content["summary"] = summarize(rows, names, seconds=content["seconds"], made=made)
-    return read_fact(SurveyReport, content).model_copy(update={"rows": rows})
-
-
-def last_survey(settings: Settings) -> Path:
-    """The folder of the last survey."""
-    found = [path for path in settings.store.surveys() if (path / SURVEY_FILE).is_file()]
-    if not found:
-        raise GraphDoctorError("There is no survey here.", hint="Run graphdoctor survey 'models/*.py' first.")
-    return found[0]

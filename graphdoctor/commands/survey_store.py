@@ -14,13 +14,13 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
-from graphdoctor.commands.survey_piece import PieceResult, file_digest
+from graphdoctor import __version__
+from graphdoctor.commands.survey_piece import PieceResult
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.reading import read_fact
@@ -28,29 +28,15 @@ from graphdoctor.facts.survey import SurveyReport, SurveyRow
 from graphdoctor.rules.gate.documents import BOM, file_content, parsed_json, read_document
 from graphdoctor.studies.survey.merge import merge_surveys
 from graphdoctor.studies.survey.parquet import KEY, MAGIC, read_parquet
+from graphdoctor.studies.survey.summary import summarize
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.settings import Settings
 
 SURVEY_FILE = "survey.json"
 ROWS_FILE = "rows.jsonl"
 _PAGES = "pages"
 _LOCK = "survey.lock"
-
-
-@dataclass(frozen=True)
-class KeptRow:
-    """A row of an earlier run."""
-
-    row: SurveyRow
-    plan: str
-    files: Mapping[str, str] = field(default_factory=dict)
-    limits: tuple[float | None, ...] = ()
-
-    def holds(self, plan: str, limits: tuple[float | None, ...]) -> bool:
-        """Whether it is what the piece would give again, as far as that is known."""
-        if self.plan != plan or self.row.status == "lost":
-            return False
-        if self.row.status in ("timeout", "out_of_memory") and self.limits != limits:
-            return False
-        return all(file_digest(Path(path)) == digest for path, digest in self.files.items())
 
 
 class SurveyStore:
@@ -77,9 +63,9 @@ class SurveyStore:
             temporary.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2))
             temporary.replace(self.folder / SURVEY_FILE)
 
-    def add(self, result: PieceResult, limits: tuple[float | None, ...]) -> None:
+    def add(self, result: PieceResult) -> None:
         """Keep what came of a piece."""
-        line = {"row": result.row, "plan": result.plan, "files": dict(result.files), "limits": limits}
+        line = {"row": result.row, "plan": result.plan, "files": dict(result.files), "limits": result.limits}
         with self._writing():
             if result.page is not None and result.row.report is not None:
                 (self.folder / result.row.report).write_text(result.page, encoding="utf-8")
@@ -113,9 +99,9 @@ def _opened(path: Path) -> IO[bytes]:
     return stream
 
 
-def kept_rows(folder: Path) -> dict[tuple[str, str], KeptRow]:
+def kept_rows(folder: Path) -> dict[tuple[str, str], PieceResult]:
     """The rows of a survey, by name and variant."""
-    found: dict[tuple[str, str], KeptRow] = {}
+    found: dict[tuple[str, str], PieceResult] = {}
     try:
         lines = (folder / ROWS_FILE).read_bytes().splitlines()
     except OSError:
@@ -125,7 +111,7 @@ def kept_rows(folder: Path) -> dict[tuple[str, str], KeptRow]:
         with contextlib.suppress(orjson.JSONDecodeError, InvalidFactError, KeyError, TypeError):
             value = orjson.loads(line)
             row = read_fact(SurveyRow, value["row"])
-            found[row.key] = KeptRow(row, value["plan"], value["files"], tuple(value["limits"]))
+            found[row.key] = PieceResult(row, value["plan"], value["files"], tuple(value["limits"]))
     return found
 
 
@@ -136,6 +122,25 @@ def described(folder: Path) -> dict[str, Any]:
     except (OSError, orjson.JSONDecodeError) as error:
         raise GraphDoctorError(f"{folder} isn't a survey.", hint="graphdoctor survey makes one.") from error
     return dict(found)
+
+
+def report_of(folder: Path) -> SurveyReport:
+    """What a survey found, as far as it got."""
+    content, kept = described(folder), kept_rows(folder)
+    keys, made = [(name, variant) for name, variant in content.pop("pieces")], content.pop("made")
+    rows = tuple(kept[key].row for key in keys if key in kept)
+    names = [one["name"] for one in content["variants"]]
+    content |= {"graphdoctor_version": __version__, "rows": (), "planned": len(keys)}
+    content["summary"] = summarize(rows, names, seconds=content["seconds"], made=made)
+    return read_fact(SurveyReport, content).model_copy(update={"rows": rows})
+
+
+def last_survey(settings: Settings) -> Path:
+    """The folder of the last survey."""
+    found = [path for path in settings.store.surveys() if (path / SURVEY_FILE).is_file()]
+    if not found:
+        raise GraphDoctorError("There is no survey here.", hint="Run graphdoctor survey 'models/*.py' first.")
+    return found[0]
 
 
 _PARQUET = ".parquet"
@@ -165,8 +170,6 @@ def read_survey(path: Path) -> SurveyReport:
     """Read a survey."""
     if path.is_dir():
         if _is_store(path):
-            from graphdoctor.commands.survey_run import report_of
-
             return report_of(path)
         found = _shards(path)
         if not found:

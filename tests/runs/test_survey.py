@@ -11,10 +11,10 @@ import pytest
 
 from graphdoctor.commands import survey_run as surveys
 from graphdoctor.commands.settings import Settings
-from graphdoctor.commands.survey_piece import PieceResult, fingerprint_of
+from graphdoctor.commands.survey_piece import PieceResult, file_digest, fingerprint_of
 from graphdoctor.commands.survey_plan import SurveyAsked
-from graphdoctor.commands.survey_run import Working, last_survey, report_of, run_survey
-from graphdoctor.commands.survey_store import ROWS_FILE, file_digest
+from graphdoctor.commands.survey_run import Working, run_survey
+from graphdoctor.commands.survey_store import ROWS_FILE, last_survey, report_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Failure, Share
 from graphdoctor.facts.spec import RunSpec
@@ -49,7 +49,7 @@ class Answers:
             row_ = row(
                 piece.name, piece.variant, report=None, **{"fingerprint": fingerprint_of(piece.plan, {}), **found}
             )
-            yield (index, PieceResult(row_, piece.plan, None, None, files))
+            yield (index, PieceResult(row_, piece.plan, files, piece.measured.limits))
 
 
 class Looks:
@@ -249,7 +249,7 @@ def test_a_full_disk_is_a_sentence_and_finished_pieces_are_kept(monkeypatch):
 
     written = surveys.SurveyStore.add
 
-    def add(self, result, limits):
+    def add(self, result):
         if result.row.name == "c":
             self._rows.close()
 
@@ -261,7 +261,7 @@ def test_a_full_disk_is_a_sentence_and_finished_pieces_are_kept(monkeypatch):
                     pass
 
             self._rows = Full()
-        written(self, result, limits)
+        written(self, result)
 
     monkeypatch.setattr(surveys.SurveyStore, "add", add)
     with pytest.raises(GraphDoctorError) as caught:

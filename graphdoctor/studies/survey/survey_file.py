@@ -90,6 +90,11 @@ class SurveyOptions:
         return self.timeout or _TIMEOUT_S
 
     @property
+    def limits(self) -> tuple[float | None, ...]:
+        """Of time and memory: what is stopped at one may not be stopped at another."""
+        return self.timeout_s, self.memory
+
+    @property
     def memory_bytes(self) -> int | None:
         """Above which a process of a piece is stopped; None for no limit."""
         return None if self.memory is None else int(self.memory * 2**30)
