@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from graphdoctor.commands.gating import (
-    Ran,
-    RunOptions,
-    TargetsArgument,
-    choose_targets,
-    policies,
-    read_baseline_at,
-    run_all,
-)
-from graphdoctor.commands.options import with_options
+from graphdoctor.commands.gating import Ran, TargetsArgument, choose_targets, policies, read_baseline_at, run_all
+from graphdoctor.commands.options import ProcessOptions, with_options
 from graphdoctor.commands.output import check_writable, write_content
 from graphdoctor.commands.running import this_project
 from graphdoctor.commands.terminal import complain, say_result
@@ -54,7 +46,7 @@ def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, Fou
 
 @with_options
 def baseline(
-    run: RunOptions,
+    run: ProcessOptions,
     targets: TargetsArgument = None,
     is_update: bool = option(
         False,

@@ -9,14 +9,7 @@ from typing import Annotated
 import typer
 
 from graphdoctor.commands.named import kept_report, place_or_target
-from graphdoctor.commands.options import (
-    RUN_OPTIONS,
-    TARGET_HELP,
-    Given,
-    OutputOptions,
-    ProcessOptions,
-    with_options,
-)
+from graphdoctor.commands.options import RUN_OPTIONS, TARGET_HELP, Given, OutputOptions, with_options
 from graphdoctor.commands.output import choose_output
 from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
 from graphdoctor.facts.bench import BenchReport
@@ -31,8 +24,7 @@ from graphdoctor.views.formats import BENCH
 @with_options(formats=BENCH.names, defaults={"backend": "inductor"})
 def bench(
     spec: RunSpec,
-    written: OutputOptions,
-    process: ProcessOptions,
+    common: OutputOptions,
     given: Given,
     target: Annotated[
         str | None,
@@ -73,8 +65,8 @@ def bench(
     """
     from graphdoctor.studies.bench.variants import parse_sweep, variants_of
 
-    settings = project_settings(process.recordings)
-    output = choose_output(BENCH, written, given)
+    settings = project_settings(common.recordings)
+    output = choose_output(BENCH, common, given)
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse((*RUN_OPTIONS, *_MEASURED, "timeout", "python"), without="a target")
@@ -84,7 +76,7 @@ def bench(
     ways = partial(variants_of, variant or (), request.spec, is_all=is_every_mode)
     ways()  # what can't be read is refused before anything runs
     sizes = None if sweep is None else parse_sweep(sweep)
-    with set_up(settings, process, is_quiet=written.quiet, is_warm=True) as setup:
+    with set_up(settings, common, is_warm=True) as setup:
         recorded = record_target(request.quick, settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if recorded.exit.reason != "finished":

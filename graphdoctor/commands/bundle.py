@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
 from graphdoctor.commands.named import Place, place_named
-from graphdoctor.commands.options import QUIET, Given, LogArgument, ProcessOptions, with_options
+from graphdoctor.commands.options import Given, LogArgument, ProcessOptions, with_options
 from graphdoctor.commands.output import check_writable
 from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.terminal import say
@@ -42,7 +42,6 @@ def bundle(
     is_run: bool = option(
         False, "Run reproduce.py of any recording: show the interpreter and the code, then run.", flag="--run"
     ),
-    quiet: bool = QUIET,
 ) -> None:
     """Put a recording into a zip file to attach to a PyTorch issue.
 
@@ -71,7 +70,7 @@ def bundle(
             f"{place.path} is a JSON document; a bundle holds a recording.", hint="Name the recording itself."
         )
     _refuse_several_ranks(place)
-    with Progress(is_quiet=quiet) as progress:
+    with Progress(is_quiet=process.quiet) as progress:
         wanted = Wanted(
             root=place.root or Path.cwd(),
             version=__version__,
@@ -84,7 +83,7 @@ def bundle(
         made = bundle_of(place.path, wanted, progress.watching.on_phase)
     content = zipped(made.files)
     write_file(content, output)
-    if not quiet:
+    if not process.quiet:
         _summarize(made, output, len(content))
 
 

@@ -8,7 +8,6 @@ import typer
 
 from graphdoctor.commands.gating import (
     Demands,
-    RunOptions,
     TargetsArgument,
     choose_targets,
     judge,
@@ -26,6 +25,7 @@ from graphdoctor.commands.options import (
     VERBOSE,
     Color,
     Given,
+    ProcessOptions,
     ShownOptions,
     with_options,
 )
@@ -40,7 +40,7 @@ from graphdoctor.views.formats import CHECK, RenderOptions
 @with_options(formats=CHECK.names)
 def check(
     shown: ShownOptions,
-    run: RunOptions,
+    run: ProcessOptions,
     budgets: Budgets,
     given: Given,
     targets: TargetsArgument = None,

@@ -7,14 +7,7 @@ from functools import partial
 
 import typer
 
-from graphdoctor.commands.options import (
-    APPLY,
-    UNSAFE_FIXES,
-    CommonOptions,
-    Given,
-    TargetArgument,
-    with_options,
-)
+from graphdoctor.commands.options import APPLY, UNSAFE_FIXES, CommonOptions, Given, TargetArgument, with_options
 from graphdoctor.commands.output import choose_output
 from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
 from graphdoctor.commands.terminal import say
@@ -52,7 +45,7 @@ def cure(
         output = output.writing_edits()
     selection = common.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
-    with set_up(settings, common, is_quiet=common.quiet, is_warm=True) as setup:
+    with set_up(settings, common, is_warm=True) as setup:
         recorded = record_target(request.quick, settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
         if recorded.exit.reason != "finished":

@@ -63,7 +63,7 @@ def explain(
         Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, stages=stages is not None, reads=is_tried),
     )
     asked = trials_of(trials, given, selection, is_unsafe_tried=True)
-    with set_up(settings, common, is_quiet=common.quiet, is_warm=is_tried or is_benched) as setup:
+    with set_up(settings, common, is_warm=is_tried or is_benched) as setup:
         recorded = record_target(request, settings.store, setup)
         if is_tried:
             from graphdoctor.fixes.kept import try_fixes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from graphdoctor.commands.options import TRY, Given, OutputOptions, ProcessOptions, TargetArgument, with_options
+from graphdoctor.commands.options import TRY, Given, OutputOptions, TargetArgument, with_options
 from graphdoctor.commands.output import choose_output
 from graphdoctor.commands.running import finish, project_settings, set_up, tell_place
 from graphdoctor.facts.spec import RunSpec, option
@@ -20,8 +20,7 @@ from graphdoctor.trials.launch.request import Measured, Request
 def export(
     target: TargetArgument,
     spec: RunSpec,
-    written: OutputOptions,
-    process: ProcessOptions,
+    common: OutputOptions,
     given: Given,
     is_dynamic: bool | None = option(
         None,
@@ -39,10 +38,10 @@ def export(
         graphdoctor export model.py: strict or not, and what is in the way
         graphdoctor export model.py --dynamic --try: sizes, and fixes
     """
-    settings = project_settings(process.recordings)
-    output = choose_output(EXPORT, written, given)
+    settings = project_settings(common.recordings)
+    output = choose_output(EXPORT, common, given)
     request = Request.of(replace(spec, target=target), Measured(reads=is_tried))
-    with set_up(settings, process, is_quiet=written.quiet, is_warm=True) as setup:
+    with set_up(settings, common, is_warm=True) as setup:
         recorded = record_target(request, settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if not recorded.is_explained(diagnosis):

@@ -90,7 +90,7 @@ def fix(
         if is_applied:
             check(treated.changes, force=common.force)
     else:
-        with set_up(settings, common, is_quiet=common.quiet, is_warm=is_tried) as setup:
+        with set_up(settings, common, is_warm=is_tried) as setup:
             recorded = record_target(request, settings.store, setup)
             folder = recorded.folder
             treated = try_fixes(

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from graphdoctor import __version__
-from graphdoctor.commands.options import QUIET, ProcessOptions
+from graphdoctor.commands.options import ProcessOptions
 from graphdoctor.commands.running import import_report_meanwhile
 from graphdoctor.commands.settings import GateTarget, Project, Settings, project_folder, projects_below, repository_of
 from graphdoctor.errors import GraphDoctorError
@@ -320,14 +320,7 @@ TargetsArgument = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class RunOptions(ProcessOptions):
-    """How the gate's targets are run."""
-
-    quiet: bool = QUIET
-
-
-def run_all(chosen: Chosen, project: Project, asked: RunOptions) -> list[Ran]:
+def run_all(chosen: Chosen, project: Project, asked: ProcessOptions) -> list[Ran]:
     """Run targets one after the other, saying which one; one that can't be run says why, and costs no other.
 
     Raises:

@@ -54,7 +54,7 @@ def guards(
         return
     given.refuse((*OF_EXECUTOR, "rank"), without="a recording")
     request = Request.of(replace(spec, target=target or ""), Measured(guard_cost=True))
-    with set_up(settings, common, is_quiet=common.quiet) as setup:
+    with set_up(settings, common) as setup:
         recorded = record_target(request, settings.store, setup)
     result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphdoctor.commands.gating import Chosen, Ran, RunOptions, run_all
-from graphdoctor.commands.options import with_options
+from graphdoctor.commands.gating import Chosen, Ran, run_all
+from graphdoctor.commands.options import ProcessOptions, with_options
 from graphdoctor.commands.running import this_project
 from graphdoctor.commands.settings import PYPROJECT, TABLE, GateTarget, find_pyproject
 from graphdoctor.commands.terminal import say, say_result
@@ -193,7 +193,7 @@ def init(
 
 def _ran(starter: Starter) -> list[Ran]:
     project = replace(this_project(), root=starter.path.parent, targets=starter.targets)
-    return run_all(Chosen(starter.targets), project, RunOptions())
+    return run_all(Chosen(starter.targets), project, ProcessOptions())
 
 
 def _summarize(starter: Starter) -> None:

@@ -82,6 +82,7 @@ class ProcessOptions:
     python: str | None = PYTHON
     timeout: float | None = option(None, "Stop the run after this many seconds.", metavar="SECONDS")
     recordings: Path | None = RECORDINGS
+    quiet: bool = QUIET
 
 
 @dataclass(frozen=True)
@@ -144,8 +145,8 @@ class StagesOptions:
 
 
 @dataclass(frozen=True)
-class OutputOptions:
-    """Where a result goes and how it looks."""
+class OutputOptions(ProcessOptions):
+    """Where a result goes and how it looks, too."""
 
     format: str | None = option(None, "{formats}. By default, what the ending of -o says, else text.", metavar="FORMAT")
     output: Path | None = option(
@@ -153,13 +154,12 @@ class OutputOptions:
     )
     force: bool = option(False, "Overwrite the file that -o names.")
     verbose: bool = VERBOSE
-    quiet: bool = QUIET
     color: Color = COLOR
     source: bool = option(True, "Show lines of code in an HTML report, or leave them out.", flag="--source/--no-source")
 
 
 @dataclass(frozen=True)
-class CommonOptions(ShownOptions, OutputOptions, ProcessOptions):
+class CommonOptions(ShownOptions, OutputOptions):
     """What a command takes that reports findings."""
 
 

@@ -8,13 +8,7 @@ from typing import Annotated
 import typer
 
 from graphdoctor.commands.named import Place, kept_report, place_or_target
-from graphdoctor.commands.options import (
-    RUN_OPTIONS,
-    TARGET_HELP,
-    CommonOptions,
-    Given,
-    with_options,
-)
+from graphdoctor.commands.options import RUN_OPTIONS, TARGET_HELP, CommonOptions, Given, with_options
 from graphdoctor.commands.output import choose_output
 from graphdoctor.commands.running import finish, project_settings, set_up
 from graphdoctor.facts.profile import ProfileReport
@@ -63,7 +57,7 @@ def profile(
         output.write(kept_profile(place, output.needs))
         return
     request = Request.of(replace(spec, target=target or ""))
-    with set_up(settings, common, is_quiet=common.quiet, is_warm=is_tried) as setup:
+    with set_up(settings, common, is_warm=is_tried) as setup:
         profile = profile_target(request, settings.store, setup, selection, is_tried=is_tried)
     if profile.recorded.exit.reason == "finished":
         output.write(profile.result)

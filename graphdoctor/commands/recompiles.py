@@ -72,7 +72,7 @@ def recompiles(
         given.refuse(("jobs",), without="--what-if")
     variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None
     request = Request.of(replace(spec, target=target or ""), vary=variation)
-    with set_up(settings, common, is_quiet=common.quiet) as setup:
+    with set_up(settings, common) as setup:
         recorded = record_target(request, settings.store, setup)
         if what_if and recorded.exit.reason == "finished":
             from graphdoctor.fixes.what_if import what_if as replay_under_remedies

@@ -65,7 +65,6 @@ def run(
         flag="--try",
     ),
     verbose: bool = VERBOSE,
-    quiet: bool = option(False, "Show no summary on standard error.", flag="--quiet -q"),
     color: Color = COLOR,
 ) -> None:
     """Run a script as python would, and report what torch.compile did.
@@ -83,7 +82,7 @@ def run(
     if report is None:
         given.refuse(("force",), without="--report")
     settings = project_settings(process.recordings)
-    asked = OutputOptions(output=report, force=force, verbose=verbose, quiet=quiet, color=color)
+    asked = OutputOptions(output=report, force=force, verbose=verbose, quiet=process.quiet, color=color)
     output = choose_output(DIAGNOSIS, asked, Given(), is_on_stdout=False)
     selection = shown.selection(settings)
     found = find_script(script, arguments or [], is_module=module)
@@ -96,7 +95,7 @@ def run(
     sign(recording.path)
     if ended.unwritten is not None:
         complain(ended.unwritten.message, ended.unwritten.hint)
-    elif report is not None or not quiet:
+    elif report is not None or not process.quiet:
         limit = process.timeout if process.timeout is not None else ended.seconds * _SLOWEST + _PATIENCE_S
         again = partial(_tried, script=found, python=process.python, timeout_s=limit) if is_trying else None
         _report(recording.path, selection, output, again)

@@ -63,14 +63,14 @@ def _warn_of_variables() -> None:
 
 
 @contextlib.contextmanager
-def set_up(settings: Settings, process: ProcessOptions, *, is_quiet: bool, is_warm: bool = False) -> Iterator[Setup]:
+def set_up(settings: Settings, process: ProcessOptions, *, is_warm: bool = False) -> Iterator[Setup]:
     """How to run processes while a status line shows what they do."""
     from graphdoctor.commands.progress import Progress
 
     import_report_meanwhile()
     if is_warm:
         _import_meanwhile("graphdoctor.fixes.search")
-    with Progress(is_quiet=is_quiet) as progress, contextlib.ExitStack() as stack:
+    with Progress(is_quiet=process.quiet) as progress, contextlib.ExitStack() as stack:
         limit_s = settings.timeout if process.timeout is None else process.timeout
         setup = Setup(progress.watching, process.python, limit_s, progress.show_trial)
         if is_warm:

@@ -9,7 +9,7 @@ import typer
 
 from graphdoctor import __version__
 from graphdoctor.commands.named import place_named
-from graphdoctor.commands.options import QUIET, LogArgument, ProcessOptions, with_options
+from graphdoctor.commands.options import LogArgument, ProcessOptions, with_options
 from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.terminal import say, warn
 from graphdoctor.errors import GraphDoctorError
@@ -23,7 +23,6 @@ def unpack(
     recording: LogArgument = None,
     folder: Annotated[Path, typer.Argument(help="Write to this folder.")] = Path("unpacked"),
     force: bool = option(False, "Write into a folder that isn't empty, and replace files in it."),
-    quiet: bool = QUIET,
 ) -> None:
     """Write each artifact of a trace log to a file of its own.
 
@@ -43,9 +42,9 @@ def unpack(
         raise GraphDoctorError(
             f"{place.location} is a JSON document; artifacts are in a trace log.", hint="Name the recording itself."
         )
-    with Progress(is_quiet=quiet):
+    with Progress(is_quiet=process.quiet):
         done = unpacked(place.location, folder, version=__version__, is_replacing=force)
-    if quiet:
+    if process.quiet:
         return
     say(f"Wrote {counted(done.files, 'file')} ({done.bytes / 1e6:.1f} MB) to {folder}")
     say(f"{folder / INDEX} lists {counted(done.records, 'record')}, {done.without_payload} of them without a file.")
