@@ -7,7 +7,10 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from .shared import Shared
+from .shared import Shared, Version
+
+SCHEMA_VERSION = "2.0"
+"""Keeps its major number as long as changes of JSON documents only add keys."""
 
 
 class InvalidFactError(ValueError):
@@ -77,6 +80,13 @@ class Fact:
     def model_copy(self, *, update: Mapping[str, object]) -> Self:
         """The same with other values in some fields."""
         return type(self)(**self.__dict__ | dict(update))
+
+
+class Document(Fact):
+    """A JSON document; ``graphdoctor schema`` prints its schema."""
+
+    schema_version: Version = SCHEMA_VERSION
+    graphdoctor_version: Version
 
 
 def field_types(fact: type[Fact]) -> Mapping[str, Any]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Literal
 
-from .base import Fact
-from .diagnosis import SCHEMA_VERSION, Finding
+from .base import Document, Fact
+from .diagnosis import Finding
 from .kernels import CacheUse, CudaGraphs, KernelShare
 from .recording import CaptureGap, Environment, TargetInfo
 from .run import ProbeExit
@@ -250,11 +250,9 @@ class Sweep(Fact):
     """One for each size, in the order asked for."""
 
 
-class BenchReport(Fact):
+class BenchReport(Document):
     """What ``graphdoctor bench`` found."""
 
-    schema_version: str = SCHEMA_VERSION
-    graphdoctor_version: str
     environment: Environment | None
     """Python, torch and the machine; None if the program never got so far."""
     target: TargetInfo

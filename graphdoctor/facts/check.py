@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import Fact
-from .diagnosis import SCHEMA_VERSION, Diagnosis, Finding, Severity
+from .base import Document, Fact
+from .diagnosis import Diagnosis, Finding, Severity
 from .recording import BreakEffect
 from .spec import FailOn
 
@@ -173,11 +173,9 @@ class TargetCheck(Fact):
         return self.baseline_torch is not None and self.baseline_run is None
 
 
-class CheckReport(Fact):
+class CheckReport(Document):
     """The JSON document of ``graphdoctor check``."""
 
-    schema_version: str = SCHEMA_VERSION
-    graphdoctor_version: str
     targets: tuple[TargetCheck, ...]
     """Targets in the order of the configuration; empty only if all were skipped."""
     skipped: tuple[str, ...] = ()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import Fact
+from .base import SCHEMA_VERSION, Fact
 from .counts import Counts
-from .diagnosis import SCHEMA_VERSION, Finding
+from .diagnosis import Finding
 from .recording import Environment, TargetInfo
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import Fact
+from .base import Document, Fact
 from .bench import Noise, Speedup, Variant
-from .diagnosis import SCHEMA_VERSION
 from .fixes import Treatment
 from .recording import CaptureGap, Environment, TargetInfo
 
@@ -41,11 +40,9 @@ class CureStep(Fact):
     """The same of the best way before it."""
 
 
-class CureReport(Fact):
+class CureReport(Document):
     """What ``graphdoctor cure`` found."""
 
-    schema_version: str = SCHEMA_VERSION
-    graphdoctor_version: str
     environment: Environment
     target: TargetInfo
     text: str

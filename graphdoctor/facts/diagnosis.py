@@ -1,7 +1,4 @@
-"""Opinions: what the facts of a recording mean. ``Diagnosis`` is the JSON document.
-
-``SCHEMA_VERSION`` keeps its major number as long as changes only add keys. ``graphdoctor schema`` prints the schema.
-"""
+"""Opinions: what the facts of a recording mean. ``Diagnosis`` is the JSON document."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Literal
 
-from .base import Fact
+from .base import Document, Fact
 from .counts import Counts
 from .ddp import DdpSplit
 from .fixes import SnippetPlace, Verdict
@@ -17,11 +14,9 @@ from .kernels import CudaGraphSkip
 from .recompiles import GuardChange
 from .recording import BreakEffect, BreakReason, Frame, Graph, Recording
 from .run import Setting
-from .shared import CompileId, Described, File, Fingerprint, Place, RuleCode, TorchId, Version
+from .shared import CompileId, Described, File, Fingerprint, Place, RuleCode, TorchId
 from .stack import Origin, StackEntry
 from .stages import GraphStages
-
-SCHEMA_VERSION = "2.0"
 
 Severity = Literal["error", "warning", "info"]
 """``error``: code runs eagerly or fails; ``warning``: code is split or recompiles; ``info``: worth knowing."""
@@ -215,11 +210,9 @@ class RecompileReport(Fact):
     fingerprint: Fingerprint | None = None
 
 
-class Diagnosis(Fact):
+class Diagnosis(Document):
     """The JSON document."""
 
-    schema_version: Version = SCHEMA_VERSION
-    graphdoctor_version: Version
     recording: Recording
     """The facts, without the picture of the run; the files of compile calls, watched functions and shapes as in
     locations."""

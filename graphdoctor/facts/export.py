@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import Fact
+from .base import Document, Fact
 from .bench import Correctness
-from .diagnosis import SCHEMA_VERSION, Finding, Location
+from .diagnosis import Finding, Location
 from .fixes import TriedFix
 from .recording import CaptureGap, Environment, ExportInput, TargetInfo
 from .trials import ResultKind
@@ -116,11 +116,9 @@ class DynamicShapes(Fact):
     """How results with the other sizes compare with eager mode's; None if they weren't compared."""
 
 
-class ExportReport(Fact):
+class ExportReport(Document):
     """What ``graphdoctor export`` found."""
 
-    schema_version: str = SCHEMA_VERSION
-    graphdoctor_version: str
     environment: Environment
     target: TargetInfo
     """What was exported, and how it was called."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import Fact
+from .base import Document, Fact
 from .counts import Counts
-from .diagnosis import SCHEMA_VERSION, Finding, Location
+from .diagnosis import Finding, Location
 from .evidence import RecordCount
 from .marks import CacheAnswer, CompileMark
 from .recording import CaptureGap, CompileOutcome, Environment, TargetInfo
@@ -295,11 +295,9 @@ class JobTrial(Fact):
         return low, high
 
 
-class Job(Fact):
+class Job(Document):
     """The JSON document about a recording of several ranks."""
 
-    schema_version: str = SCHEMA_VERSION
-    graphdoctor_version: str
     recording: str | None = None
     """The recording, as a command line names it; None if unknown."""
     target: TargetInfo

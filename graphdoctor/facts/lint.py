@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import Fact
-from .diagnosis import SCHEMA_VERSION, Finding
+from .base import Document, Fact
+from .diagnosis import Finding
 
 
 class UnreadableFile(Fact):
@@ -19,11 +19,9 @@ class UnreadableFile(Fact):
     """Why, one sentence."""
 
 
-class LintReport(Fact):
+class LintReport(Document):
     """The JSON document of ``graphdoctor lint``."""
 
-    schema_version: str = SCHEMA_VERSION
-    graphdoctor_version: str
     file_count: int
     function_count: int
     """How many functions in them torch compiles."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import Fact
+from .base import Document, Fact
 from .bench import CallTimes
-from .diagnosis import SCHEMA_VERSION, Finding
+from .diagnosis import Finding
 from .kernels import CacheUse, CudaGraphs, ProfilePhase
 from .profiled import Calibration, Device, PeakOf
 from .recording import CaptureGap, Environment, TargetInfo
@@ -236,11 +236,9 @@ class MemoryUse(Fact):
     """Keeping less, tried; None if nothing was."""
 
 
-class ProfileReport(Fact):
+class ProfileReport(Document):
     """What ``graphdoctor profile`` found."""
 
-    schema_version: str = SCHEMA_VERSION
-    graphdoctor_version: str
     environment: Environment | None
     """Python, torch and the machine; None if the program never got so far."""
     target: TargetInfo

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal, get_args
 
-from .base import Fact
-from .diagnosis import SCHEMA_VERSION, Severity
+from .base import Document, Fact
+from .diagnosis import Severity
 from .fixes import Verdict
 
 SurveyStatus = Literal[
@@ -338,11 +338,9 @@ class SurveySummary(Fact):
     """Rows by the wall time of the survey; None if that is unknown."""
 
 
-class SurveyReport(Fact):
+class SurveyReport(Document):
     """What ``graphdoctor survey`` found."""
 
-    schema_version: str = SCHEMA_VERSION
-    graphdoctor_version: str
     name: str
     """The survey's name: that of its file, pattern or library."""
     started: str

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from .base import Fact
-from .diagnosis import SCHEMA_VERSION, Severity
+from .base import Document, Fact
+from .diagnosis import Severity
 from .spec import FailOn
 from .survey import GeometricMean, SharedCause, SurveyCause, SurveyReport, SurveyRow
 
@@ -184,11 +184,9 @@ class ComparedVariant(Fact):
     """The same now."""
 
 
-class SurveyComparison(Fact):
+class SurveyComparison(Document):
     """The JSON document of ``graphdoctor diff`` for two surveys."""
 
-    schema_version: str = SCHEMA_VERSION
-    graphdoctor_version: str
     before: SurveySide
     after: SurveySide
     """The second."""

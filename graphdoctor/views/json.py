@@ -6,12 +6,12 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.facts.base import Fact
+from graphdoctor.facts.base import SCHEMA_VERSION, Fact
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.facts.comparison import DiagnosisComparison
 from graphdoctor.facts.cure import CureReport
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Diagnosis
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.export import ExportReport
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.lint import LintReport

@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Diagnosis
+from graphdoctor.facts.base import SCHEMA_VERSION
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.reading import plain
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.comparison import compare

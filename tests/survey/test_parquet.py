@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from graphdoctor.commands.survey_store import is_survey, read_survey
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION
+from graphdoctor.facts.base import SCHEMA_VERSION
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.survey import SURVEY_STATUSES, SurveyCause, SurveyRow
 from graphdoctor.studies.survey.columns import COLUMNS

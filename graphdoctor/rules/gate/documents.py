@@ -9,8 +9,8 @@ from typing import TypeVar
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.base import Fact, InvalidFactError
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Diagnosis
+from graphdoctor.facts.base import SCHEMA_VERSION, Fact, InvalidFactError
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.reading import read_fact
 
 _Fact = TypeVar("_Fact", bound=Fact)
