@@ -9,7 +9,6 @@ import gc
 import io
 import os
 import sys
-from typing import NoReturn
 
 from graphdoctor.commands.streams import drop_results, flush_results, stand_in_for_closed_streams, system_error_text
 from graphdoctor.errors import GraphDoctorError
@@ -31,27 +30,34 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         _run_and_flush(sys.argv[1:])
-    except GraphDoctorError as error:
-        from graphdoctor.commands.terminal import complain
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - trouble of our own too: one line and the path of a log
+        sys.exit(_reported(error))
 
-        complain(error.message, error.hint)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        from graphdoctor.commands.terminal import say
 
-        say("Interrupted.")
-        sys.exit(130)
-    except BrokenPipeError:
-        # Whoever read our output has gone: `graphdoctor report | head`.
-        sys.stderr.close()
-        sys.exit(141)
-    except OSError as error:
-        _end_by_system_error(error)
-    except Exception as error:  # noqa: BLE001 - trouble of our own: one line and the path of a log
-        from graphdoctor.commands.terminal import report_trouble
+def _reported(error: BaseException) -> int:
+    """Say what ended the command, and return its exit status."""
+    from graphdoctor.commands.terminal import complain, report_trouble, say
 
-        report_trouble(error)
-        sys.exit(2)
+    match error:
+        case GraphDoctorError():
+            complain(error.message, error.hint)
+            return error.exit_code
+        case KeyboardInterrupt():
+            say("Interrupted.")
+            return 130
+        case BrokenPipeError():
+            # Whoever read our output has gone: `graphdoctor report | head`.
+            sys.stderr.close()
+            return 141
+        case OSError() if (text := system_error_text(error)) is not None:
+            complain(text)
+        case _:
+            report_trouble(error)
+    if isinstance(error, OSError):
+        drop_results()
+    return 2
 
 
 def _run_and_flush(arguments: list[str]) -> None:
@@ -61,18 +67,6 @@ def _run_and_flush(arguments: list[str]) -> None:
         flush_results()
         raise
     flush_results()
-
-
-def _end_by_system_error(error: OSError) -> NoReturn:
-    from graphdoctor.commands.terminal import complain, report_trouble
-
-    text = system_error_text(error)
-    if text is None:
-        report_trouble(error)
-    else:
-        complain(text)
-    drop_results()
-    sys.exit(2)
 
 
 def _run(arguments: list[str]) -> None:

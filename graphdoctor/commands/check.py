@@ -30,7 +30,7 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.commands.output import Output, check_outputs, parse_outputs, write_outputs
-from graphdoctor.commands.running import project_in, this_project
+from graphdoctor.commands.running import this_project
 from graphdoctor.commands.settings import Budgets
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import FailOn, option
@@ -78,7 +78,7 @@ def check(
     if not shown_as.is_text:
         given.refuse(("verbose",), without="--format text")
     if is_files:
-        chosen = reached_projects(project, targets or (), lambda folder: project_in(folder, run.recordings))
+        chosen = reached_projects(project, targets or (), run.recordings)
     else:
         chosen = [(project, choose_targets(project, targets or ()))]
     if baseline is not None and len(chosen) > 1:

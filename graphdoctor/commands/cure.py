@@ -39,10 +39,7 @@ def cure(
     from graphdoctor.fixes.writing import check, write
 
     settings = project_settings(common.recordings)
-    # --force is for --apply too.
-    output = choose_output(CURE, common, given.without("force") if is_applied else given)
-    if is_applied:
-        output = output.writing_edits()
+    output = choose_output(CURE, common, given, is_applied=is_applied)
     selection = common.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
     with set_up(settings, common, is_warm=True) as setup:

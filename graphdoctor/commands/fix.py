@@ -74,10 +74,7 @@ def fix(
     if is_diff and (common.output is not None or common.format is not None):
         raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave out -o and --format.")
     settings = project_settings(common.recordings)
-    # --force is for --apply too.
-    output = choose_output(FIXES, common, given.without("force") if is_applied else given)
-    if is_applied:
-        output = output.writing_edits()
+    output = choose_output(FIXES, common, given, is_applied=is_applied)
     selection = common.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
     asked = trials_of(trials, given, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)

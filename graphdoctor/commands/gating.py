@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tokenize
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ import typer
 
 from graphdoctor import __version__
 from graphdoctor.commands.options import ProcessOptions
-from graphdoctor.commands.running import import_report_meanwhile
+from graphdoctor.commands.running import import_report_meanwhile, project_in
 from graphdoctor.commands.settings import GateTarget, Project, Settings, project_folder, projects_below, repository_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck, UnusedIgnore
@@ -95,13 +95,11 @@ def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
     )
 
 
-def reached_projects(
-    own: Project, files: Sequence[str], load: Callable[[Path], Project]
-) -> list[tuple[Project, Chosen]]:
+def reached_projects(own: Project, files: Sequence[str], recordings: Path | None) -> list[tuple[Project, Chosen]]:
     """The projects whose targets given files can reach: the working directory's, those below it, and each file's."""
     owners = {file: project_folder((Path.cwd() / file).parent) for file in files}
     folders = dict.fromkeys((own.root, *projects_below(Path.cwd()), *filter(None, owners.values())))
-    projects = [own if folder == own.root else load(folder) for folder in folders]
+    projects = [own if folder == own.root else project_in(folder, recordings) for folder in folders]
     found = []
     for project in projects:
         if project.targets:

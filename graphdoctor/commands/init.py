@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,8 +63,12 @@ def starter_section(folder: Path) -> Starter:
     path = find_pyproject(folder) or folder / PYPROJECT
     before = _checked(path)
     found = discover(path.parent, limit=_LIMIT)
-    targets = tuple(_targets(found))
-    return Starter(path, before, "".join(_section(found, targets, {})), found, targets)
+    targets: dict[str, GateTarget] = {}
+    for candidate in found.ready:
+        name = _name(candidate.target, targets)
+        targets[name] = GateTarget(RunSpec(target=candidate.target), name=name)
+    chosen = tuple(targets.values())
+    return Starter(path, before, "".join(_section(found, chosen, {})), found, chosen)
 
 
 def with_budgets(starter: Starter, ran: Sequence[Ran]) -> Starter:
@@ -74,9 +78,7 @@ def with_budgets(starter: Starter, ran: Sequence[Ran]) -> Starter:
 
 
 def _budgets(ran: Ran) -> Iterator[str]:
-    trouble = ran.error
-    if ran.diagnosis is not None:
-        trouble = trouble_of(ran.diagnosis) or empty_text(ran.diagnosis, None)
+    trouble = ran.error if ran.diagnosis is None else trouble_of(ran.diagnosis) or empty_text(ran.diagnosis, None)
     if ran.diagnosis is None or trouble:
         yield f"# Not measured: {_comment(trouble or 'it could not be run.')}\n"
         return
@@ -89,14 +91,6 @@ def _budgets(ran: Ran) -> Iterator[str]:
     if summary.coverage is not None:
         # Rounded down, so that it holds.
         yield f"min-coverage = {math.floor(summary.coverage * 100) / 100:g}\n"
-
-
-def _targets(found: Discovered) -> Iterator[GateTarget]:
-    names: set[str] = set()
-    for candidate in found.ready:
-        name = _name(candidate.target, names)
-        names.add(name)
-        yield GateTarget(RunSpec(target=candidate.target), name=name)
 
 
 def add_section(starter: Starter) -> None:
@@ -147,7 +141,7 @@ def _section(found: Discovered, targets: Sequence[GateTarget], budgets: Mapping[
         yield "\n" + _EXAMPLE
 
 
-def _name(target: str, taken: set[str]) -> str:
+def _name(target: str, taken: Collection[str]) -> str:
     parts = target.removesuffix(".py").split("/")
     for length in range(1, len(parts) + 1):
         name = "-".join(parts[-length:])
@@ -183,17 +177,13 @@ def init(
     """
     starter = starter_section(Path.cwd())
     if is_measured and starter.targets:
-        starter = with_budgets(starter, _ran(starter))
+        project = replace(this_project(), root=starter.path.parent, targets=starter.targets)
+        starter = with_budgets(starter, run_all(Chosen(starter.targets), project, ProcessOptions()))
     if is_shown_only:
         sys.stdout.write(starter.section)
         return
     add_section(starter)
     _summarize(starter)
-
-
-def _ran(starter: Starter) -> list[Ran]:
-    project = replace(this_project(), root=starter.path.parent, targets=starter.targets)
-    return run_all(Chosen(starter.targets), project, ProcessOptions())
 
 
 def _summarize(starter: Starter) -> None:

@@ -45,20 +45,15 @@ def _home(folder: Path) -> Path:
 
 
 def _merged(reports: Sequence[LintReport]) -> LintReport:
+    """The reports of several projects, their counts and lists added up."""
     if not reports:
         return LintReport(graphdoctor_version=__version__, file_count=0, function_count=0, findings=())
-    return reports[0].model_copy(
-        update={
-            "file_count": sum(report.file_count for report in reports),
-            "function_count": sum(report.function_count for report in reports),
-            "findings": tuple(finding for report in reports for finding in report.findings),
-            "failing_count": sum(report.failing_count for report in reports),
-            "known": tuple(finding for report in reports for finding in report.known),
-            "ignored_count": sum(report.ignored_count for report in reports),
-            "unreadable": tuple(one for report in reports for one in report.unreadable),
-            "notes": tuple(note for report in reports for note in report.notes),
-        }
-    )
+    added = {
+        name: sum((vars(report)[name] for report in reports), start=type(value)())
+        for name, value in vars(reports[0]).items()
+        if isinstance(value, (int, tuple))
+    }
+    return reports[0].model_copy(update=added)
 
 
 def _last_recording(settings: Settings) -> tuple[str | None, Recorded]:

@@ -223,10 +223,6 @@ OF_TRIALS = tuple(field.name for field in fields(TrialOptions))
 class Given(dict[str, str]):
     """The options that were written out on the command line: the flag as it is called, by parameter name."""
 
-    def without(self, *names: str) -> Given:
-        """All but these."""
-        return Given({name: flag for name, flag in self.items() if name not in names})
-
     def refuse(self, names: Iterable[str], *, without: str) -> None:
         """Refuse options that have no effect."""
         for name in names:

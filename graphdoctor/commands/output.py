@@ -67,18 +67,19 @@ class Output(Generic[C]):
             document.named(self.format.name), self.path, self.options, self.color, self.is_quiet, self.is_opened
         )
 
-    def writing_edits(self) -> Output[C]:
-        """The same for a command that also writes the edits that it shows."""
-        return replace(self, options=replace(self.options, is_written=True))
-
     def content(self, result: C) -> str | bytes:
         """A result as it is written to a file."""
         console = console_of(self.color, file=StringIO(), width=_FILE_WIDTH) if self.is_text else None
         return self.format.render(result, replace(self.options, console=console))
 
 
-def choose_output(document: Document[C], asked: OutputOptions, given: Given, *, is_on_stdout: bool = True) -> Output[C]:
-    """Decide before anything runs, so that a wrong file name costs nothing."""
+def choose_output(
+    document: Document[C], asked: OutputOptions, given: Given, *, is_on_stdout: bool = True, is_applied: bool = False
+) -> Output[C]:
+    """Decide before anything runs, so that a wrong file name costs nothing.
+
+    ``is_applied``: the command also writes the edits that it shows, which ``--force`` is for too.
+    """
     path = None if asked.output is None or str(asked.output) == "-" else asked.output
     if asked.format is not None:
         format = document.named(asked.format)
@@ -90,13 +91,13 @@ def choose_output(document: Document[C], asked: OutputOptions, given: Given, *, 
         raise GraphDoctorError("Standard output is closed.", hint="Name a file: -o FILE.")
     elif is_on_stdout:
         check_shown(format)
-    if path is None and "output" not in given:
+    if path is None and "output" not in given and not is_applied:
         given.refuse(("force",), without="-o")
     if not format.is_text:
         given.refuse(("verbose",), without="--format text")
     if format.name != "html" and "html" in document.names:
         given.refuse(("source",), without="--format html")
-    options = RenderOptions(root=Path.cwd(), has_source=asked.source, is_verbose=asked.verbose)
+    options = RenderOptions(Path.cwd(), has_source=asked.source, is_verbose=asked.verbose, is_written=is_applied)
     return Output(format, path, options, asked.color, asked.quiet)
 
 

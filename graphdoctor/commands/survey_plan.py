@@ -309,12 +309,5 @@ def _torch_of(python: str | None) -> str | None:
 def _digest(
     spec: RunSpec, architecture: Architecture | None, python: str | None, torch: str | None, measured: SurveyOptions
 ) -> str:
-    content = {
-        "graphdoctor": __version__,
-        "spec": asdict(spec),
-        "architecture": None if architecture is None else asdict(architecture),
-        "python": python,
-        "torch": torch,
-        "measured": [measured.bench, measured.export, measured.fix],
-    }
+    content = [__version__, spec, architecture, python, torch, measured.bench, measured.export, measured.fix]
     return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
