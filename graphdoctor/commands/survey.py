@@ -26,7 +26,7 @@ from graphdoctor.commands.options import (
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.studies.documents import SURVEY
-from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, Nodes, SurveyOptions
+from graphdoctor.studies.survey.survey_file import ListedTargets, SurveyOptions
 from graphdoctor.views.formats import RenderOptions
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
     from graphdoctor.commands.survey_plan import SurveyAsked
     from graphdoctor.commands.survey_run import Working
+    from graphdoctor.executors.executor import Environment
     from graphdoctor.facts.survey import SurveyReport
     from graphdoctor.studies.survey.survey_file import SurveyFile
 
@@ -156,12 +157,11 @@ def survey(
         _write(report, outputs, folder)
         return
     file = _file(texts)
-    if file is not None:
-        # What the command line says, then the file.
-        written = {name: getattr(measured, name) for name in _names(SurveyOptions) if name in given}
-        measured = replace(file.options, **written)
+    # What the command line says, then the file.
+    written = {name: getattr(measured, name) for name in _names(SurveyOptions) if name in given}
+    measured = replace(file.options, **written)
     asked = _asked(texts, listed, file, measured, spec, given, python)
-    working = _working(measured, where, None if file is None else file.nodes, resume=listed.resume)
+    working = _working(measured, where, file.nodes, resume=listed.resume)
     with SurveyProgress(is_quiet=table.quiet) as progress, _terminated_as_interrupted():
         surveyed = run_survey(asked, settings, working, progress)
     _write(surveyed.report, outputs, surveyed.folder)
@@ -198,8 +198,8 @@ def _kept(texts: Sequence[str], settings: Settings) -> tuple[SurveyReport, Path 
 # Surveys to run.
 
 
-def _file(texts: Sequence[str]) -> SurveyFile | None:
-    from graphdoctor.studies.survey.survey_file import read_survey_file
+def _file(texts: Sequence[str]) -> SurveyFile:
+    from graphdoctor.studies.survey.survey_file import SurveyFile, read_survey_file
 
     files = [text for text in texts if text.lower().endswith(".toml")]
     if len(files) > 1:
@@ -207,13 +207,13 @@ def _file(texts: Sequence[str]) -> SurveyFile | None:
     kept = next((text for text in texts if _is_kept(text)), None)
     if kept is not None:
         raise GraphDoctorError(f"{kept} is a survey that has run, not a list.", hint="Leave it out, or name it alone.")
-    return read_survey_file(Path(files[0])) if files else None
+    return read_survey_file(Path(files[0])) if files else SurveyFile()
 
 
 def _asked(
     texts: Sequence[str],
     listed: ListOptions,
-    file: SurveyFile | None,
+    file: SurveyFile,
     options: SurveyOptions,
     spec: RunSpec,
     given: Given,
@@ -221,26 +221,22 @@ def _asked(
 ) -> SurveyAsked:
     from graphdoctor.commands.survey_plan import SurveyAsked, listed_text, parse_shard, variant_of_text
 
-    others = [text for text in texts if file is None or not text.lower().endswith(".toml")]
+    others = [text for text in texts if not text.lower().endswith(".toml")]
     exclude, only = tuple(listed.exclude or ()), tuple(listed.only or ())
     targets = [
-        *(() if file is None else file.targets),
+        *file.targets,
         *(replace(entry, exclude=exclude) if entry.pattern else entry for entry in map(listed_text, others)),
         *(ListedTargets(library=name, only=only, exclude=exclude) for name in listed.libraries or ()),
     ]
-    run: dict[str, Any] = {"backend": "inductor" if options.bench else "eager"}
-    run |= {} if file is None else file.run
+    run: dict[str, Any] = {"backend": "inductor" if options.bench else "eager", **file.run}
     run |= {name: getattr(spec, name) for name in RUN_OPTIONS if name in given}
     shared = RunSpec(**run)
-    variants: list[ListedVariant] = [variant_of_text(text, shared) for text in listed.variants or ()]
-    if file is not None and not variants:
-        variants = list(file.variants)
     return SurveyAsked(
-        name=file.name if file is not None else _name(others, listed.libraries or ()),
+        name=file.name or _name(others, listed.libraries or ()),
         targets=targets,
-        variants=variants,
+        variants=[variant_of_text(text, shared) for text in listed.variants or ()] or file.variants,
         run=shared,
-        python=python or (None if file is None else file.python),
+        python=python or file.python,
         measured=options,
         shard=None if listed.shard is None else parse_shard(listed.shard),
     )
@@ -252,12 +248,12 @@ def _name(texts: Sequence[str], libraries: Sequence[str]) -> str:
     return " ".join(entries) if len(entries) <= _MOST_NAMED else f"{entries[0]} and {len(entries) - 1} more"
 
 
-def _working(options: SurveyOptions, cluster: str | None, nodes: Nodes | None, *, resume: bool) -> Working:
+def _working(options: SurveyOptions, cluster: str | None, nodes: Environment, *, resume: bool) -> Working:
     from graphdoctor.commands.survey_run import Working
     from graphdoctor.executors.executor import Environment, Share, executor_for
     from graphdoctor.executors.machine import cores, gpus
 
-    is_local, jobs, cpus, environment = cluster is None, options.jobs, options.cpus, None
+    is_local, jobs, cpus = cluster is None, options.jobs, options.cpus
     if is_local and options.bench:
         # Times are only worth something on cores that nobody else has.
         jobs = jobs or 1
@@ -265,13 +261,7 @@ def _working(options: SurveyOptions, cluster: str | None, nodes: Nodes | None, *
     # Where there are none, what asks for CUDA says so in its row.
     gpu_count = options.gpus if options.gpus is not None else int(not is_local or gpus() != ())
     # Processes of this machine have what this one has.
-    if not is_local and nodes not in (None, Nodes()):
-        environment = Environment(
-            working_dir=None if nodes.working_dir is None else Path(nodes.working_dir),
-            pip=nodes.pip,
-            env_vars=nodes.env_vars,
-            py_modules=tuple(map(Path, nodes.py_modules)),
-        )
+    environment = None if is_local or nodes == Environment() else nodes
     executor = executor_for(jobs=jobs, on=cluster, runtime_env=environment)
     return Working(executor, Share(cpus, gpu_count, options.memory_bytes), resume)
 

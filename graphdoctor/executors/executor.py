@@ -150,21 +150,21 @@ def unpacked(packed: bytes) -> Any:  # noqa: ANN401
 class Environment:
     """A runtime environment of Ray's; without ``working_dir``, nodes work in the folder of the same path as here."""
 
-    working_dir: Path | None = None
+    working_dir: str | None = None
     pip: tuple[str, ...] = ()
     env_vars: Mapping[str, str] = field(default_factory=dict)
-    py_modules: tuple[Path, ...] = ()
+    py_modules: tuple[str, ...] = ()
 
     def described(self) -> dict[str, object]:
         """As ``ray.init`` takes it; empty for none."""
         for folder in (*filter(None, [self.working_dir]), *self.py_modules):
-            if not folder.is_dir():
+            if not Path(folder).is_dir():
                 raise GraphDoctorError(f"{folder} can't be copied to the nodes of a cluster: it isn't a folder.")
         fields = {
-            "working_dir": self.working_dir and str(self.working_dir.absolute()),
+            "working_dir": self.working_dir and str(Path(self.working_dir).absolute()),
             "pip": list(self.pip),
             "env_vars": dict(self.env_vars),
-            "py_modules": [str(folder.absolute()) for folder in self.py_modules],
+            "py_modules": [str(Path(folder).absolute()) for folder in self.py_modules],
         }
         return {name: value for name, value in fields.items() if value}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.executor import Environment
 from graphdoctor.facts.spec import option
 from graphdoctor.facts.values import RUN, TEXT, TEXTS, Kind, kinds_of, read_table, tables
 
@@ -43,16 +44,6 @@ class ListedVariant:
     name: str | None = None
     python: str | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """What a Ray cluster's nodes need; ``working_dir`` is sent there, None where they share a file system."""
-
-    working_dir: str | None = None
-    pip: tuple[str, ...] = ()
-    env_vars: Mapping[str, str] = field(default_factory=dict)
-    py_modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,16 +93,15 @@ class SurveyOptions:
 
 @dataclass(frozen=True)
 class SurveyFile:
-    """A whole list; without variants, there is the one that ``run`` says."""
+    """A whole list; without variants, there is the one that ``run`` says. ``nodes``: what those of a cluster need."""
 
-    path: Path
-    name: str
+    name: str = ""
     options: SurveyOptions = SurveyOptions()
     python: str | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
     targets: tuple[ListedTargets, ...] = ()
     variants: tuple[ListedVariant, ...] = ()
-    nodes: Nodes = Nodes()
+    nodes: Environment = field(default_factory=Environment)
 
 
 _OPTIONS = kinds_of(SurveyOptions)
@@ -144,14 +134,13 @@ def read_survey_file(path: Path) -> SurveyFile:
             hint='Write [[targets]], and below it target = "model.py", glob = "models/*.py" or from = "transformers".',
         )
     return SurveyFile(
-        path=path,
         name=found.get("name", path.stem),
         options=SurveyOptions(**{name: found[name] for name in _OPTIONS if name in found}),
         python=found.get("python"),
         run=read_table(_table(found, "run", where), _SHARED, f"{where}run: "),
         targets=tuple(_entry(one, f"{where}target {number}: ") for number, one in enumerate(targets, start=1)),
         variants=tuple(_variant(one, f"{where}variant {number}: ") for number, one in enumerate(variants, start=1)),
-        nodes=Nodes(**read_table(_table(found, "nodes", where), kinds_of(Nodes), f"{where}nodes: ")),
+        nodes=Environment(**read_table(_table(found, "nodes", where), kinds_of(Environment), f"{where}nodes: ")),
     )
 
 
