@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from graphdoctor.commands.gating import Ran, TargetsArgument, choose_targets, policies, read_baseline_at, run_all
-from graphdoctor.commands.options import ProcessOptions, with_options
+from graphdoctor.commands.options import ProcessOptions, ShownOptions, with_options
 from graphdoctor.commands.output import check_writable, write_content
 from graphdoctor.commands.running import this_project
 from graphdoctor.commands.terminal import complain, say_result
@@ -82,7 +82,7 @@ def baseline(
     check_writable(file, force=True)
     before = read_baseline_at(file)
     chosen = choose_targets(project, targets or ())
-    judged_by = policies(chosen.targets, project)
+    judged_by = policies(chosen.targets, project, shown=ShownOptions())
     ran = run_all(chosen, project, run)
     if troubles := list(_troubles(ran, before, is_empty_allowed=is_empty_allowed)):
         for trouble in troubles:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
 
 import typer
 
 from graphdoctor.commands.named import kept_report, place_or_target
-from graphdoctor.commands.options import RUN_OPTIONS, TARGET_HELP, Given, OutputOptions, with_options
+from graphdoctor.commands.options import RUN_OPTIONS, Given, OutputOptions, TargetOrReportArgument, with_options
 from graphdoctor.commands.output import choose_output
 from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
 from graphdoctor.facts.bench import BenchReport
@@ -26,13 +25,7 @@ def bench(
     spec: RunSpec,
     common: OutputOptions,
     given: Given,
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            help=f"{TARGET_HELP} Or the recording of an earlier bench, or its JSON. By default, the last recording.",
-            show_default=False,
-        ),
-    ] = None,
+    target: TargetOrReportArgument = None,
     variant: list[str] | None = option(
         None,
         "Also measure this way to run it: mode=reduce-overhead, backend=aot_eager, dynamic=true, "

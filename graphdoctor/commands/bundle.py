@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor import __version__
 from graphdoctor.commands.named import Place, place_named
 from graphdoctor.commands.options import Given, LogArgument, ProcessOptions, with_options
 from graphdoctor.commands.output import check_writable
@@ -73,7 +72,6 @@ def bundle(
     with Progress(is_quiet=process.quiet) as progress:
         wanted = Wanted(
             root=place.root or Path.cwd(),
-            version=__version__,
             is_redacted=redact,
             has_trials=with_trials,
             is_tried=is_tried,

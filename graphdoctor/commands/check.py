@@ -7,7 +7,6 @@ from pathlib import Path
 import typer
 
 from graphdoctor.commands.gating import (
-    Demands,
     TargetsArgument,
     choose_targets,
     judge,
@@ -85,16 +84,9 @@ def check(
         folders = ", ".join(str(one.root) for one, _ in chosen)
         raise GraphDoctorError("--baseline is of one project.", hint=f"These files reach several: {folders}.")
     baselines = [known_baseline(one, baseline, is_without=is_without_baseline) for one, _ in chosen]
-    demands = Demands(
-        select=shown.select,
-        ignore=shown.ignore,
-        is_own_code_only=shown.own_code,
-        limits=budgets.limits,
-        fail_on=fail_on,
-    )
     # All of them before anything runs, so that a wrong code costs nothing.
     judged_by = [
-        policies(reached.targets, one, demands=demands, baseline=known)
+        policies(reached.targets, one, shown=shown, limits=budgets.limits, fail_on=fail_on, baseline=known)
         for (one, reached), (_, known) in zip(chosen, baselines, strict=True)
     ]
     reports = [

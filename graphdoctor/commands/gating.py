@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from graphdoctor import __version__
-from graphdoctor.commands.options import ProcessOptions
+from graphdoctor.commands.options import ProcessOptions, ShownOptions
 from graphdoctor.commands.running import import_report_meanwhile, project_in
 from graphdoctor.commands.settings import GateTarget, Project, Settings, project_folder, projects_below, repository_of
 from graphdoctor.errors import GraphDoctorError
@@ -56,17 +56,6 @@ class Ran:
     comments: Comments = field(default_factory=dict)
     error: str | None = None
     hint: str | None = None
-
-
-@dataclass(frozen=True)
-class Demands:
-    """What judges a target in place of what is configured; None leaves that."""
-
-    select: Sequence[str] | None = None
-    ignore: Sequence[str] | None = None
-    is_own_code_only: bool | None = None
-    limits: Mapping[BudgetName, float] = field(default_factory=dict)
-    fail_on: FailOn | None = None
 
 
 def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
@@ -240,19 +229,21 @@ def policies(
     targets: Sequence[GateTarget],
     project: Project,
     *,
-    demands: Demands = Demands(),
+    shown: ShownOptions,
+    limits: Mapping[BudgetName, float] = {},
+    fail_on: FailOn | None = None,
     baseline: Baseline | None = None,
 ) -> dict[str, Policy]:
-    """What each target is judged by, by its name: what is demanded, then the target's own, then the project's.
+    """What each target is judged by, by its name: what is asked for, then the target's own, then the project's.
 
     Decided before anything runs, so that a wrong code costs nothing.
     """
     paths = path_ignores(project)
     return {
         target.name: Policy(
-            fail_on=demands.fail_on or target.fail_on or project.settings.fail_on,
-            limits={**target.limits, **demands.limits},
-            selection=_selection(target, project.settings, demands),
+            fail_on=fail_on or target.fail_on or project.settings.fail_on,
+            limits={**target.limits, **limits},
+            selection=_selection(target, project.settings, shown),
             paths=paths,
             baseline=baseline,
         )
@@ -260,13 +251,13 @@ def policies(
     }
 
 
-def _selection(target: GateTarget, settings: Settings, demands: Demands) -> Selection:
+def _selection(target: GateTarget, settings: Settings, shown: ShownOptions) -> Selection:
     own = replace(
         settings,
         select=settings.select if target.select is None else target.select,
         ignore=settings.ignore if target.ignore is None else target.ignore,
     )
-    return own.selection(select=demands.select, ignore=demands.ignore, is_own_code_only=demands.is_own_code_only)
+    return shown.selection(own)
 
 
 def path_ignores(project: Project) -> tuple[PathIgnore, ...]:

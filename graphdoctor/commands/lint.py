@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from graphdoctor import __version__
-from graphdoctor.commands.gating import Demands, known_baseline, policies
+from graphdoctor.commands.gating import known_baseline, policies
 from graphdoctor.commands.named import last_recording
-from graphdoctor.commands.options import BASELINE, COLOR, NO_BASELINE, Color, with_options
+from graphdoctor.commands.options import BASELINE, COLOR, NO_BASELINE, Color, ShownOptions, with_options
 from graphdoctor.commands.output import Output
 from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.settings import GateTarget, Project, Settings, load_project, project_folder
@@ -67,13 +67,12 @@ def _last_recording(settings: Settings) -> tuple[str | None, Recorded]:
         return None, Recorded()
 
 
-@with_options(formats=LINT.names)
+@with_options(formats=LINT.names, without=("own_code",))
 def lint(
+    shown: ShownOptions,
     files: Annotated[
         list[Path] | None, typer.Argument(help="Python files, or folders with Python files.", show_default=False)
     ] = None,
-    select: list[str] | None = option(None, "Report only rules whose code begins with this, such as GD1. Repeatable."),
-    ignore: list[str] | None = option(None, "Leave out rules whose code begins with this. Repeatable."),
     baseline: Path | None = BASELINE,
     is_without_baseline: bool = NO_BASELINE,
     recording: bool = option(
@@ -96,14 +95,13 @@ def lint(
     output = Output(LINT.named(format), None, RenderOptions(Path.cwd()), color)
     if not files:
         raise GraphDoctorError("No file is named.", hint="graphdoctor lint model.py, or graphdoctor lint src/")
-    demands = Demands(select=select, ignore=ignore)
     place, recorded = _last_recording(project_settings()) if recording else (None, Recorded())
     reports = []
     for project, paths in _by_project([path for each in files for path in python_files(each)]):
         _, known = known_baseline(project, baseline, is_without=is_without_baseline)
         # A project without targets has the policy that one would have.
         targets = project.targets or (GateTarget(RunSpec(target=""), name=""),)
-        judged_by = policies(targets, project, demands=demands, baseline=known)
+        judged_by = policies(targets, project, shown=shown, baseline=known)
         reports.append(
             lint_files(
                 paths,

@@ -62,6 +62,14 @@ TargetOrRecordingArgument = Annotated[
     str | None,
     typer.Argument(help=f"{TARGET_HELP} Or a {NAMED_HELP}. By default, the last recording.", show_default=False),
 ]
+TargetOrReportArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help=f"{TARGET_HELP} Or the recording of an earlier run of this command, or its JSON. By default, the last "
+        "recording.",
+        show_default=False,
+    ),
+]
 LogArgument = Annotated[
     str | None,
     typer.Argument(
@@ -109,7 +117,13 @@ class ShownOptions:
 
     def selection(self, settings: Settings) -> Selection:
         """Which findings to show: what was asked for, else the settings."""
-        return settings.selection(select=self.select, ignore=self.ignore, is_own_code_only=self.own_code)
+        from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
+
+        return Selection(
+            select=code_prefixes(self.select or settings.select),
+            ignore=code_prefixes(self.ignore or settings.ignore),
+            is_own_code_only=settings.own_code if self.own_code is None else self.own_code,
+        )
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
-
-import typer
 
 from graphdoctor.commands.named import Place, kept_report, place_or_target
-from graphdoctor.commands.options import RUN_OPTIONS, TARGET_HELP, CommonOptions, Given, with_options
+from graphdoctor.commands.options import RUN_OPTIONS, CommonOptions, Given, TargetOrReportArgument, with_options
 from graphdoctor.commands.output import choose_output
 from graphdoctor.commands.running import finish, project_settings, set_up
 from graphdoctor.facts.profile import ProfileReport
@@ -25,13 +22,7 @@ def profile(
     spec: RunSpec,
     common: CommonOptions,
     given: Given,
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            help=f"{TARGET_HELP} Or the recording of an earlier profile, or its JSON. By default, the last recording.",
-            show_default=False,
-        ),
-    ] = None,
+    target: TargetOrReportArgument = None,
     is_tried: bool = option(
         False,
         "With --backward, try to keep less for the backward pass, and report what it saves and costs.",

@@ -8,16 +8,15 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName
 from graphdoctor.facts.spec import FailOn, RunSpec, option
 from graphdoctor.facts.values import RUN, SWITCH, TEXTS, kinds_of, read_table, tables
-from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
 from graphdoctor.trials.launch.store import Store
 
 TABLE = "graphdoctor"
@@ -59,20 +58,6 @@ class Settings:
         """Where the working directory's recordings are."""
         return Store(Path.cwd(), keep_count=self.keep_recordings, folder=self.recordings)
 
-    def selection(
-        self,
-        *,
-        select: Sequence[str] | None = None,
-        ignore: Sequence[str] | None = None,
-        is_own_code_only: bool | None = None,
-    ) -> Selection:
-        """Which findings to show: what was asked for, else these settings."""
-        return Selection(
-            select=code_prefixes(select or self.select),
-            ignore=code_prefixes(ignore or self.ignore),
-            is_own_code_only=self.own_code if is_own_code_only is None else is_own_code_only,
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class Budgets:
@@ -88,13 +73,8 @@ class Budgets:
     @property
     def limits(self) -> dict[BudgetName, float]:
         """The budgets that are set."""
-        named: dict[BudgetName, float | None] = {
-            "max-breaks": self.max_breaks,
-            "max-recompiles": self.max_recompiles,
-            "max-graphs": self.max_graphs,
-            "min-coverage": self.min_coverage,
-        }
-        return {name: limit for name, limit in named.items() if limit is not None}
+        budgets = {found.name.replace("_", "-"): getattr(self, found.name) for found in fields(Budgets)}
+        return cast("dict[BudgetName, float]", {name: limit for name, limit in budgets.items() if limit is not None})
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def reached(*files: str) -> dict[str, tuple[list[str], tuple[str, ...]]]:
-    found = reached_projects(load_project(Path.cwd()), files, load_project)
+    found = reached_projects(load_project(Path.cwd()), files, None)
     return {project.root.name: ([target.name for target in one.targets], one.skipped) for project, one in found}
 
 

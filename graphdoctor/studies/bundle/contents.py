@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted
@@ -52,7 +53,6 @@ class Wanted:
     """
 
     root: Path
-    version: str
     is_redacted: bool = False
     has_trials: bool = False
     is_tried: bool = True
@@ -86,7 +86,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         raise GraphDoctorError(
             f"{place} has no records from torch.", hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder."
         )
-    diagnosis = diagnose(recording, RULES, root=wanted.root, version=wanted.version)
+    diagnosis = diagnose(recording, RULES, root=wanted.root, version=__version__)
     notes: list[str] = []
     script, tried = Script(None, reason="--redact leaves out source"), None
     if not wanted.is_redacted:
@@ -109,7 +109,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         "issue.md": issue_text(diagnosis, script, tried),
         "diagnosis.json": json_text(diagnosis),
         "report.html": render_page(diagnosis, picture, root=wanted.root, has_source=not wanted.is_redacted),
-        "environment.txt": environment_text(environment, picture.config, graphdoctor=wanted.version),
+        "environment.txt": environment_text(environment, picture.config, graphdoctor=__version__),
         **script.files,
     }
     readme = readme_text(title_of(diagnosis), [*texts, *kept], notes, is_redacted=wanted.is_redacted)
