@@ -6,13 +6,14 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ...facts.recording import CallError
 from ..measure.timing import steady_us
 from ..record import reports
 from ..record.describe import arguments_text
-from ..record.errors import TargetError, described_error, message_of, traceback_text, type_name
+from ..record.errors import TargetError, described_error, message_of, traceback_text
 from ..record.streams import kept_texts, silence
 from ..replay.trial import Trial
 from ..target.targets import Call
@@ -59,14 +60,14 @@ def compare(workload: Workload, trial: Trial, texts: Mapping[str, str]) -> None:
     """Compare what the calls returned and wrote before any is repeated; then time the last one if asked to."""
     workload.events.phase("comparing results")
     found = trial.finish(texts)
-    if trial.plan.get("steady") and (call := workload.last_call) is not None:
-        try:
-            with workload.repeating("timing the last call"):
-                steady = steady_us(lambda: workload.forward(call), lambda: workload.activity)
-            found = found.model_copy(update={"steady_us": steady})
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the calls themselves went well
-            message = f"The last call was not timed: repeating it raised {type_name(error)}."
-            workload.events.gap("steady_time", message)
+    if trial.plan.get("steady"):
+        steady = workload.repeated(
+            "steady_time",
+            "timing the last call",
+            "The last call was not timed",
+            lambda call: steady_us(partial(workload.forward, call), lambda: workload.activity),
+        )
+        found = found.model_copy(update={"steady_us": steady})
     workload.events.write("trial", found)
 
 

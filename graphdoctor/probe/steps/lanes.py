@@ -28,7 +28,7 @@ from ..record.describe import arguments_text
 from ..target.snapshot import FreshCopies, RandomState, State
 from ..target.targets import Call
 from ..torch_private import torch_api, torch_trace
-from .workload import Workload
+from .workload import UnmeasuredError, Workload
 
 _MAX_LANES = 200
 _MAX_KEPT_CALLS = 200
@@ -49,10 +49,6 @@ class _Made:
     compile_ids: tuple[str | None, ...]
     graphs: tuple[int, ...]
     cut: CutCall
-
-
-class _NotRepeatedError(Exception):
-    """The calls can't be repeated as they were; the message says why."""
 
 
 class Lanes:
@@ -136,12 +132,9 @@ class Lanes:
         if torch_api.is_profiling():
             self._gap("The time axis shows no eager operations and no guard checks: the program runs a profiler.")
             return
-        if is_settled and (call := self._workload.last_call) is not None:
-            try:
-                with self._workload.repeating("profiling the steady call"):
-                    self._profile_steady_call(call)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-                self._gap(f"The steady call has no time axis: {_why(error, 'repeating the last call')}.")
+        if is_settled:
+            failed = "The steady call has no time axis"
+            self._workload.repeated("lanes", "profiling the steady call", failed, self._profile_steady_call)
         steady = [index for index, made in enumerate(self._made, start=1) if not made.has_compiled]
         wanted = steady[: _MAX_LANES - self._written[True]]
         if wanted:
@@ -153,15 +146,15 @@ class Lanes:
         settling = settle(lambda: self._workload.make_again(call), lambda: self._workload.activity)
         # Also the compiles of repetitions that other measurements made.
         if self._compiles.taken().is_over_limit:
-            raise _NotRepeatedError("the last call recompiled each time it was repeated, up to the recompile limit")
+            raise UnmeasuredError("the last call recompiled each time it was repeated, up to the recompile limit")
         if not settling.is_settled:
-            raise _NotRepeatedError(_COMPILING)
+            raise UnmeasuredError(_COMPILING)
         cuts: list[CutCall] = []
         ends = time.perf_counter() + _STEADY_S
         while not cuts or (len(cuts) < _STEADY_CALLS and time.perf_counter() < ends):
             cuts.append(self._profile(call))
             if self._compiles.taken().spans:
-                raise _NotRepeatedError(_COMPILING)
+                raise UnmeasuredError(_COMPILING)
         self._write(None, sorted(cuts, key=lambda cut: cut.duration_us)[len(cuts) // 2])
 
     def _repeat_calls(self, wanted: list[int]) -> None:
@@ -176,7 +169,7 @@ class Lanes:
                 calls = self._workload.calls() if self._workload.has_fresh_calls else iter(self._kept)
                 for index, call in enumerate(calls, start=1):
                     if time.perf_counter() > ends:
-                        raise _NotRepeatedError("time ran out")
+                        raise UnmeasuredError("time ran out")
                     self._events.phase("profiling call {index}", index=index)
                     cut = self._repeat_call(index, call, is_profiled=index in wanted)
                     if cut is not None:
@@ -187,15 +180,17 @@ class Lanes:
                     if done == wanted[-1]:
                         break
                 else:
-                    raise _NotRepeatedError(f"the arguments of call {done + 1} were no longer available")
+                    raise UnmeasuredError(f"the arguments of call {done + 1} were no longer available")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-            self._report_lost(wanted[bisect_right(wanted, done) :], _why(error, f"call {done + 1}"))
+            raised = f"call {done + 1} raised {type(error).__qualname__}"
+            why = str(error) if isinstance(error, UnmeasuredError) else raised
+            self._report_lost(wanted[bisect_right(wanted, done) :], why)
         self._report_lost(differing, "they ran other graphs than the first time")
 
     def _repeat_call(self, index: int, call: Call, *, is_profiled: bool) -> CutCall | None:
         made = self._made[index - 1]
         if arguments_text(*call) != made.inputs:
-            raise _NotRepeatedError(f"call {index} had other arguments")
+            raise UnmeasuredError(f"call {index} had other arguments")
         self._compiles.taken()
         known = len(self._workload.runs.tensor_ops)
         cut = self._profile(call) if is_profiled else None
@@ -204,7 +199,7 @@ class Lanes:
         compiles = self._compiles.taken().spans
         compile_ids, graphs = _frames(compiles), self._graphs_from(known)
         if (len(compile_ids), len(graphs)) != (len(made.compile_ids), len(made.graphs)):
-            raise _NotRepeatedError(f"call {index} made a different number of compiles or graphs")
+            raise UnmeasuredError(f"call {index} made a different number of compiles or graphs")
         self._compile_of |= zip(compile_ids, made.compile_ids, strict=True)
         self._graph_of |= zip(graphs, made.graphs, strict=True)
         if cut is None or compiles:
@@ -237,10 +232,6 @@ class Lanes:
 
     def _gap(self, message: str) -> None:
         self._events.gap("lanes", message)
-
-
-def _why(error: BaseException, doing: str) -> str:
-    return str(error) if isinstance(error, _NotRepeatedError) else f"{doing} raised {type(error).__qualname__}"
 
 
 def _synchronize() -> None:

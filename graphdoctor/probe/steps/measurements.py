@@ -14,7 +14,7 @@ import torch
 
 from ...facts.counts import Coverage
 from ...facts.profiled import Calibration, EagerCall, MeasuredMemory, ProfiledCall
-from ...facts.recording import GapKind, Settling
+from ...facts.recording import Settling
 from ...facts.run import Phase
 from ..measure import coverage
 from ..measure.calibration import calibrate
@@ -31,17 +31,13 @@ from ..torch_private import torch_api
 from ..torch_private.torch_codegen import graph_runs_marked
 from ..torch_private.torch_cuda_graphs import launch_one_by_one
 from .lanes import Lanes
-from .workload import Workload
+from .workload import UnmeasuredError, Workload
 
 _Found = TypeVar("_Found")
 
 _CALL_BUDGET_S = 2.0
-_UNSETTLED = "the last call compiles something each time it is repeated."
+_UNSETTLED = "the last call compiles something each time it is repeated"
 _PROFILED = "the program runs a profiler, and only one can run at a time"
-
-
-class _UnmeasuredError(Exception):
-    """Something can't be measured; the message, the end of a sentence, says why."""
 
 
 def measure(workload: Workload, lanes: Lanes | None) -> None:
@@ -49,7 +45,8 @@ def measure(workload: Workload, lanes: Lanes | None) -> None:
     request = workload.request
     settling = None
     if request["coverage"]:
-        settling = _repeat(workload, "coverage", "measuring coverage", "Coverage was not measured", _covered)
+        make_covered = partial(_covered, workload)
+        settling = workload.repeated("coverage", "measuring coverage", "Coverage was not measured", make_covered)
     # Of a call that never is steady, nothing else that is measured would be true of the program.
     is_settled = settling is None or settling.is_settled
     asked: Sequence[tuple[Literal["guard_cost", "kernels", "memory"], Phase, str, Callable[[Workload, Call], None]]] = (
@@ -59,9 +56,9 @@ def measure(workload: Workload, lanes: Lanes | None) -> None:
     )
     for kind, phase, failed, make in asked:
         if request[kind] and is_settled:
-            _repeat(workload, kind, phase, failed, make)
+            workload.repeated(kind, phase, failed, partial(make, workload))
         elif request[kind]:
-            workload.events.gap(kind, f"{failed}: {_UNSETTLED}")
+            workload.events.gap(kind, f"{failed}: {_UNSETTLED}.")
     if lanes is not None:
         with silence():
             lanes.repeat(is_settled=is_settled)
@@ -69,37 +66,21 @@ def measure(workload: Workload, lanes: Lanes | None) -> None:
         _calibrate(workload)
 
 
-def _repeat(
-    workload: Workload, kind: GapKind, phase: Phase, failed: str, make: Callable[[Workload, Call], _Found]
-) -> _Found | None:
-    """What is measured by repeating the last call; a gap and None where that can't be done."""
-    try:
-        if (call := workload.last_call) is None:
-            raise _UnmeasuredError("no call was made.")
-        with workload.repeating(phase):
-            return make(workload, call)
-    except _UnmeasuredError as reason:
-        workload.events.gap(kind, f"{failed}: {reason}")
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-        workload.events.gap(kind, f"{failed}: repeating the last call raised {type_name(error)}.")
-    return None
-
-
 @contextlib.contextmanager
 def _steady(workload: Workload, make: Callable[[], object]) -> Iterator[None]:
     """Repeat a call until it is steady; it must stay so."""
     if not settle(make, lambda: workload.activity).is_settled:
-        raise _UnmeasuredError(_UNSETTLED)
+        raise UnmeasuredError(_UNSETTLED)
     before = workload.activity
     yield
     if workload.activity != before:
-        raise _UnmeasuredError("the last call compiled something again while it was measured.")
+        raise UnmeasuredError("the last call compiled something again while it was measured")
 
 
 def _covered(workload: Workload, call: Call) -> Settling:
     counted: list[Coverage] = []
     if torch_api.is_profiling():
-        raise _UnmeasuredError(f"{_PROFILED}.")
+        raise UnmeasuredError(_PROFILED)
 
     def make() -> None:
         # The first repetition is measured at once: most calls are steady by then.
@@ -130,7 +111,7 @@ def _guards(workload: Workload, call: Call) -> None:
     make = partial(workload.forward, call)
     assert workload.compiled_code is not None
     if sys.getprofile() is not None:
-        raise _UnmeasuredError(f"{_PROFILED}.")
+        raise UnmeasuredError(_PROFILED)
     with RandomState(), _steady(workload, make):
         times_us = [1e6 * seconds for seconds in time_calls(make, seconds=_CALL_BUDGET_S, most=200, least=5)]
         reason, searches = _PROFILED, None
@@ -155,7 +136,7 @@ def _guards(workload: Workload, call: Call) -> None:
 
 def _kernels(workload: Workload, call: Call) -> None:
     if torch_api.is_profiling():
-        raise _UnmeasuredError(f"{_PROFILED}.")
+        raise UnmeasuredError(_PROFILED)
     is_profile = workload.request["profile"] is not None
     with RandomState():
         compiled = _repeated(workload, call)
@@ -166,7 +147,7 @@ def _kernels(workload: Workload, call: Call) -> None:
                 one_by_one = _one_by_one(workload, lambda: seen_call(compiled, graph_runs_marked))
                 measured = replace(measured, one_by_one=one_by_one)
         if measured is None:
-            raise _UnmeasuredError("this torch doesn't tell the profiler's events.")
+            raise UnmeasuredError("this torch doesn't tell the profiler's events")
         share = measured.share()
         profiled = None
         if is_profile:

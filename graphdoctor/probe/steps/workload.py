@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 
+from ...facts.recording import GapKind
 from ...facts.run import Phase
 from ..events import EventFile
 from ..measure.guard_cost import CompiledCode
@@ -15,7 +16,7 @@ from ..measure.timing import Activity
 from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.codegen import CodegenRecorder
 from ..record.compile_calls import block_root, target_root
-from ..record.errors import RequestError, TargetError
+from ..record.errors import RequestError, TargetError, type_name
 from ..record.files import ProgramFiles
 from ..record.hooks import Hooks
 from ..record.reports import CompileSwitches, hooking, unrecorded_gap
@@ -31,8 +32,14 @@ from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
 from ..torch_private.torch_cuda_graphs import CudaGraphWatch, asks_for_cuda_graphs
 from ..wire import ProbeRequest
 
+_Found = TypeVar("_Found")
+
 Complain = Callable[[str], object]
 """Prints an error of the program's."""
+
+
+class UnmeasuredError(Exception):
+    """Something can't be measured; the message, the end of a sentence, says why."""
 
 
 class Workload:
@@ -253,6 +260,23 @@ class Workload:
                 "torch.compile compiled nothing and gave no reason: it skips calls without a tensor, functions under "
                 "torch.compiler.disable, and code made by exec().",
             )
+
+    def repeated(self, kind: GapKind, phase: Phase, failed: str, make: Callable[[Call], _Found]) -> _Found | None:
+        """What is made of repeating the last call; a gap and None where that can't be done.
+
+        It is an extra, whose failure must not lose the report.
+        """
+        reason = "no call was made"
+        try:
+            if (call := self.last_call) is not None:
+                with self.repeating(phase):
+                    return make(call)
+        except UnmeasuredError as error:
+            reason = str(error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - see the docstring
+            reason = f"repeating the last call raised {type_name(error)}"
+        self.events.gap(kind, f"{failed}: {reason}.")
+        return None
 
     @contextmanager
     def repeating(self, phase: Phase) -> Iterator[None]:
