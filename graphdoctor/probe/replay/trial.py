@@ -14,8 +14,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
@@ -175,16 +174,17 @@ class Trial:
         """Write the results, and compare them with those of the references."""
         self._results.add_state(self._modules)
         self._results.add_written(texts)
-        mine, references = self._results, self._references
-        mine.save(Path(self.plan["outputs"]))
-        rounding, eager = self._rounding, references.get("eager")
+        mine, plan = self._results, self.plan
+        mine.save(Path(plan["outputs"]))
+        known = {name: _loaded(path) for name, path in plan["references"].items()}
+        references: dict[Reference, Results] = {name: found for name, found in known.items() if found is not None}
+        eager = references.get("eager")
+        rounding = None if eager is None else self._rounding(eager)
         lost: list[str] = []
-        if self.plan.get("export") is not None:
-            lost = self._lost_attributes(mine, eager)
-            mine = self._without_attributes(mine)
-            references = {name: self._without_attributes(results) for name, results in references.items()}
+        if plan.get("export") is not None and eager is not None:
+            lost = self._take_out_attributes(mine, eager)
         found = {name: compared(mine, results, rounding) for name, results in references.items()}
-        earlier = _loaded(self.plan.get("earlier"))
+        earlier = _loaded(plan.get("earlier"))
         if earlier is not None and eager is not None:
             found["earlier"] = compared(earlier, eager, rounding)
         if self._lost_gradients:
@@ -199,40 +199,24 @@ class Trial:
             lost=tuple(lost),
         )
 
-    def _without_attributes(self, results: Results) -> Results:
-        """Results without attributes of modules: an exported program has parameters and buffers, and nothing else."""
-        attributes = self._attributes(results)
-        state = {name: value for name, value in results.values["state"].items() if name not in attributes}
-        return replace(results, values={**results.values, "state": state})
-
-    def _lost_attributes(self, mine: Results, eager: Results | None) -> list[str]:
-        if eager is None:
-            return []
-        names = self._attributes(mine) | self._attributes(eager)
-        values = ({name: of.values["state"].get(name) for name in names} for of in (mine, eager))
-        return sorted({attribute_of(name) for name in differing_names("state", *values)})
-
-    def _attributes(self, results: Results) -> set[str]:
+    def _take_out_attributes(self, mine: Results, eager: Results) -> list[str]:
+        """Leave out attributes of modules, which an exported program doesn't have; those that the calls change."""
         owned = {
-            f"{prefix}.{name}".lstrip(".")
+            f"{prefix}.{name}".lstrip(".") + AFTER_CALLS
             for prefix, module in self._modules.items()
             for name, _ in (*module.named_parameters(), *module.named_buffers())
         }
-        after = (name for name in results.values["state"] if name.endswith(AFTER_CALLS))
-        return {name for name in after if name.removesuffix(AFTER_CALLS) not in owned}
+        states = mine.values["state"], eager.values["state"]
+        names = {name for state in states for name in state if name.endswith(AFTER_CALLS)} - owned
+        taken = [{name: state.pop(name, None) for name in names} for state in states]
+        return sorted({attribute_of(name) for name in differing_names("state", *taken)})
 
-    @cached_property
-    def _references(self) -> dict[Reference, Results]:
-        named = self.plan["references"].items()
-        return {name: results for name, path in named if (results := _loaded(path)) is not None}
-
-    @cached_property
-    def _rounding(self) -> Rounding | None:
-        precise, eager = _loaded(self.plan.get("float64")), self._references.get("eager")
-        if eager is None or self.plan.get("judged") is None:
+    def _rounding(self, eager: Results) -> Rounding | None:
+        if self.plan.get("judged") is None:
             return None
         others = [results for path in self.plan.get("others", ()) if (results := _loaded(path)) is not None]
-        return Rounding(precise, eager, others, judged=self.plan["judged"], is_shaken=self._shaken is not None)
+        precise, is_shaken = _loaded(self.plan.get("float64")), self._shaken is not None
+        return Rounding(precise, eager, others, judged=self.plan["judged"], is_shaken=is_shaken)
 
 
 def _loaded(path: str | None) -> Results | None:
