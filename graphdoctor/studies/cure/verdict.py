@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from graphdoctor.facts.bench import Noise, Speedup, Variant
+from graphdoctor.facts.bench import EAGER, Noise, Variant
 from graphdoctor.facts.command import block_lines
 from graphdoctor.facts.cure import AS_IT_WAS, CURED, Best, CureStep
 from graphdoctor.facts.recording import RepeatedBlocks
@@ -58,31 +58,25 @@ def sentence(
     """The answer."""
     if eager.call_us is None:
         return f"The program fails without torch.compile, so nothing was tried: {eager.reason}."
-    parts = [f"eager {duration(eager.call_us.median)}", _had(as_it_was)]
-    if cured is not None and cured.call_us is not None:
-        parts.append(f"cured {duration(cured.call_us.median)}")
-    times = " → ".join(parts)
+    times = " → ".join(_time(variant) for variant in (eager, as_it_was, cured) if variant is not None)
     if best == CURED and cured is not None:
         calls = "your call" if call_count == 1 else f"your {call_count:,} calls"
-        return f"{times}{_factor(cured.speedup)}, verified on {calls}; {_cost(cured, eager)}."
+        return f"{times}, verified on {calls}; {_cost(cured, eager)}."
     if best == AS_IT_WAS:
-        found = "nothing that was tried is faster" if steps else "there is nothing to try"
-        return f"{times}{_factor(as_it_was.speedup)}; {found}; {_cost(as_it_was, eager)}."
+        return f"{times}; nothing that was tried is faster; {_cost(as_it_was, eager)}."
+    said = next((finding.message for finding in as_it_was.findings), None)
+    if as_it_was.status in ("failed", "wrong") and as_it_was.reason:
+        said = f"torch.compile: {as_it_was.reason}."
     tried = counted(sum(step.outcome != "skipped" for step in steps), "other way")
-    return f"Plain eager is fastest: {times}. {_why(as_it_was)}{tried[0].upper()}{tried[1:]} tried."
+    return f"Plain eager is fastest: {times}. {f'{said} ' if said else ''}Tried: {tried}."
 
 
-def _had(variant: Variant) -> str:
-    if variant.status == "failed":
-        return f"{AS_IT_WAS}: it fails"
+def _time(variant: Variant) -> str:
     if variant.call_us is None:
-        return f"{AS_IT_WAS}: not timed"
+        return f"{variant.name}: {'it fails' if variant.status == 'failed' else 'not timed'}"
+    gain = "" if variant.speedup is None or variant.name == EAGER else f" ({factor_text(variant.speedup.ratio)})"
     wrong = " (with wrong results)" if variant.status == "wrong" else ""
-    return f"{AS_IT_WAS} {duration(variant.call_us.median)}{wrong}"
-
-
-def _factor(speedup: Speedup | None) -> str:
-    return "" if speedup is None else f" ({factor_text(speedup.ratio)})"
+    return f"{variant.name} {duration(variant.call_us.median)}{gain}{wrong}"
 
 
 def _cost(variant: Variant, eager: Variant) -> str:
@@ -90,10 +84,3 @@ def _cost(variant: Variant, eager: Variant) -> str:
         return "what compiling takes is unknown"
     took = f"compile {seconds_text(variant.compile_cold_s)}"
     return took if variant.break_even_calls is None else f"{took}, {pays_off(variant, eager)}"
-
-
-def _why(variant: Variant) -> str:
-    if variant.status in ("failed", "wrong") and variant.reason:
-        return f"torch.compile: {variant.reason}. "
-    message = next((finding.message for finding in variant.findings), None)
-    return "" if message is None else f"{message} "

@@ -11,7 +11,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Severity
@@ -56,7 +56,9 @@ _NOTED: tuple[tuple[SurveyMeasure, float, float], ...] = (
     ("peak_memory_bytes", 1.1, 16 * 1024**2),
 )
 """Single measurements: the ratio, and the difference in their own unit, from which on they are worth a note."""
-_PLACES: tuple[SurveyAspect, ...] = ("torch", "device", "host", "python", "library")
+_ASKED: tuple[SurveyAspect, ...] = ("dtype", "batch")
+"""Of pieces, what is None where nothing was asked for; anything else is then unknown."""
+_OF_PIECES: tuple[SurveyAspect, ...] = ("torch", "device", "host", "python", "library", "target", *_ASKED, "calls")
 _MOST_PAIRS = 3
 """More pairs of values than these are only counted."""
 
@@ -113,27 +115,31 @@ def compare_surveys(
 # One piece.
 
 
+_Direction = Literal["worse", "better", "noted"]
+_Changes = Iterator[tuple[_Direction, SurveyChange]]
+
+
 def _piece(before: SurveyRow, after: SurveyRow, unasked: Collection[SurveyMeasure]) -> ComparedPiece:
-    worse, better, noted = _statuses(before, after)
+    found = [*_statuses(before, after)]
     unknown: tuple[SurveyMeasure, ...] = ()
     is_measured = before.status == after.status in _RAN and before.is_judged and after.is_judged
     if is_measured:
-        for direction, change in (*_numbers(before, after), *_causes(before, after)):
-            (worse if direction == "worse" else better).append(change)
-        noted += _single_measurements(before, after)
-        unknown = tuple(
-            name
-            for name in _EXPECTED
-            if name not in unasked and getattr(before, name) is not None and getattr(after, name) is None
-        )
+        for changes in (_numbers, _speeds, _causes, _single_measurements):
+            found += changes(before, after)
+        expected = [name for name in _EXPECTED if name not in unasked and getattr(before, name) is not None]
+        unknown = tuple(name for name in expected if getattr(after, name) is None)
     order: tuple[Severity, ...] = ("error", "warning", "info")
+    found.sort(key=lambda each: order.index(each[1].severity))
+    worse, better, noted = (
+        tuple(change for direction, change in found if direction == wanted) for wanted in get_args(_Direction)
+    )
     piece = ComparedPiece(
         before=before,
         after=after,
         verdict="unchanged",
-        worse=tuple(sorted(worse, key=lambda change: order.index(change.severity))),
-        better=tuple(better),
-        noted=tuple(noted),
+        worse=worse,
+        better=better,
+        noted=noted,
         unknown=unknown,
         is_noisy=is_measured and _are_timed(before, after) and _least(before, after) is None,
         is_unjudged=before.is_judged and not after.is_judged,
@@ -153,37 +159,32 @@ def _verdict(piece: ComparedPiece) -> SurveyVerdict:
     return "changed" if piece.noted else "unchanged"
 
 
-_Changes = tuple[list[SurveyChange], list[SurveyChange], list[SurveyChange]]
-
-
 def _statuses(before: SurveyRow, after: SurveyRow) -> _Changes:
     """What became worse, better, or different in how it came out."""
     # How it came out may be chance: its attempts differ, or it once came out so before.
     is_flaky = after.is_flaky or after.status in before.earlier
     change = SurveyChange(kind="status", before=before.status, after=after.status, is_flaky=is_flaky)
+    is_newly_wrong = after.status == "wrong" != before.status and before.is_judged
     if not after.is_judged:
-        return [], [], [change] if before.is_judged or before.status != after.status else []
-    if after.is_passed:
-        if before.is_passed:
-            return [], [], [change] if after.is_flaky and not before.is_flaky else []
-        return [], [change], []
-    is_newly_wrong = after.status == "wrong" and before.status != "wrong" and before.is_judged
-    if before.is_passed or is_newly_wrong:
-        return [change.model_copy(update={"severity": "error"})], [], []
-    is_same = (before.status, before.stage, before.error_type) == (after.status, after.stage, after.error_type)
-    return [], [], [] if is_same else [change]
+        if before.is_judged or before.status != after.status:
+            yield "noted", change
+    elif after.is_passed:
+        if not before.is_passed:
+            yield "better", change
+        elif after.is_flaky and not before.is_flaky:
+            yield "noted", change
+    elif before.is_passed or is_newly_wrong:
+        yield "worse", change.model_copy(update={"severity": "error"})
+    elif (before.status, before.stage, before.error_type) != (after.status, after.stage, after.error_type):
+        yield "noted", change
 
 
-_Direction = Literal["worse", "better"]
-
-
-def _numbers(before: SurveyRow, after: SurveyRow) -> Iterator[tuple[_Direction, SurveyChange]]:
+def _numbers(before: SurveyRow, after: SurveyRow) -> _Changes:
     for name, (good, severity) in _JUDGED.items():
         one, other = getattr(before, name), getattr(after, name)
         if one is None or other is None or abs(one - other) <= (_COVERAGE_NOISE if name == "coverage" else 0):
             continue
         yield _change(name, severity, one, other, is_worse=good * (other - one) < 0)
-    yield from _speeds(before, after)
 
 
 def _change(
@@ -193,7 +194,7 @@ def _change(
     return "worse" if is_worse else "better", change
 
 
-def _speeds(before: SurveyRow, after: SurveyRow) -> Iterator[tuple[_Direction, SurveyChange]]:
+def _speeds(before: SurveyRow, after: SurveyRow) -> _Changes:
     least = _least(before, after)
     if least is None or not _are_timed(before, after):
         return
@@ -219,32 +220,29 @@ def _least(before: SurveyRow, after: SurveyRow) -> float | None:
     return max(PROCESSES_DIFFER, noise)
 
 
-def _single_measurements(before: SurveyRow, after: SurveyRow) -> Iterator[SurveyChange]:
+def _single_measurements(before: SurveyRow, after: SurveyRow) -> _Changes:
     # A bench measures memory and compile times in another way than a run without one.
     is_alike = (before.compile_cold_s is None) == (after.compile_cold_s is None)
     for name, ratio, least in _NOTED:
         one, other = getattr(before, name), getattr(after, name)
-        if not is_alike or not one or not other:
-            continue
-        if name == "call_us" and _least(before, after) is None:
-            continue
-        if name == "compile_s" and after.compile_cold_s is not None:
+        is_known = is_alike and one and other and not (name == "compile_s" and after.compile_cold_s is not None)
+        if not is_known or (name == "call_us" and _least(before, after) is None):
             continue
         if max(one, other) / min(one, other) >= ratio and abs(one - other) >= least:
-            yield SurveyChange(kind=name, before=one, after=other)
+            yield "noted", SurveyChange(kind=name, before=one, after=other)
 
 
 # Its findings.
 
 
-def _causes(before: SurveyRow, after: SurveyRow) -> Iterator[tuple[_Direction, SurveyChange]]:
+def _causes(before: SurveyRow, after: SurveyRow) -> _Changes:
     """Findings that are new or gone. Torch's words, which are in a fingerprint, can differ between its versions."""
     if before.break_sites is None or after.break_sites is None:
         return
     gone, new = list(before.causes), list(after.causes)
     for identity in _IDENTITIES:
         common = Counter(map(identity, gone)) & Counter(map(identity, new))
-        gone, new = _without(gone, Counter(common), identity), _without(new, Counter(common), identity)
+        gone, new = _without(gone, common, identity), _without(new, common, identity)
     for cause in new:
         yield "worse", SurveyChange(kind="cause", severity=cause.severity, cause=cause)
     for cause in gone:
@@ -259,14 +257,12 @@ _IDENTITIES: tuple[Callable[[SurveyCause], _Identity], ...] = (
 
 
 def _without(
-    causes: Iterable[SurveyCause], matched: Counter[_Identity], identity: Callable[[SurveyCause], _Identity]
+    causes: Iterable[SurveyCause], common: Counter[_Identity], identity: Callable[[SurveyCause], _Identity]
 ) -> list[SurveyCause]:
-    left = []
+    left, matched = [], Counter(common)
     for cause in causes:
-        if matched[identity(cause)]:
-            matched[identity(cause)] -= 1
-        else:
-            left.append(cause)
+        matched[identity(cause)] -= 1
+        left += [cause] if matched[identity(cause)] < 0 else []
     return left
 
 
@@ -283,53 +279,40 @@ def _unasked(after: SurveyReport) -> frozenset[SurveyMeasure]:
 
 
 def _mismatches(before: SurveyReport, after: SurveyReport, pairs: _Pairs) -> Iterator[SurveyMismatch]:
-    for aspect in _PLACES:
-        found = [(getattr(one, aspect), getattr(other, aspect)) for one, other in pairs]
-        yield from _differing(aspect, [pair for pair in found if None not in pair])
-    # A catalog writes programs of their own for each version of its library.
-    targets = [(one.target, other.target) for one, other in pairs if one.library == other.library]
-    yield from _differing("target", targets)
-    yield from _differing("dtype", [(one.dtype, other.dtype) for one, other in pairs])
-    yield from _differing("batch", [(_text(one.batch), _text(other.batch)) for one, other in pairs])
-    calls = [(one.calls, other.calls) for one, other in pairs if one.calls is not None and other.calls is not None]
-    yield from _differing("calls", [(str(one), str(other)) for one, other in calls])
-    for name in sorted({*before.options, *after.options}):
-        one, other = _text(before.options.get(name)), _text(after.options.get(name))
-        if one != other:
-            yield SurveyMismatch(aspect="options", name=name, before=one, after=other)
-    old = {variant.name: variant for variant in before.variants}
-    for variant in after.variants:
-        known = old.get(variant.name)
-        if known is not None and (known.settings, known.python) != (variant.settings, variant.python):
-            texts = [_settings_text({**one.settings, "python": one.python}) for one in (known, variant)]
-            yield SurveyMismatch(aspect="variant", name=variant.name, before=texts[0], after=texts[1])
-    if before.graphdoctor_version != after.graphdoctor_version:
-        yield SurveyMismatch(aspect="graphdoctor", before=before.graphdoctor_version, after=after.graphdoctor_version)
-    if before.shard != after.shard:
-        yield SurveyMismatch(aspect="shard", before=before.shard, after=after.shard)
-    counts = [f"{len(report.rows)} of {report.planned}" for report in (before, after)]
-    if any(len(report.rows) < report.planned for report in (before, after)):
-        yield SurveyMismatch(aspect="planned", before=counts[0], after=counts[1])
-    ran = [[row for row in report.rows if row.status in _RAN] for report in (before, after)]
-    for measure in _EXPECTED:
-        has = [any(getattr(row, measure) is not None for row in rows) for rows in ran]
-        if has[0] != has[1] and all(ran):
-            yield SurveyMismatch(
-                aspect="measured", name=measure, before="yes" if has[0] else None, after="yes" if has[1] else None
-            )
+    for aspect in _OF_PIECES:
+        # A catalog writes programs of their own for each version of its library.
+        like = [pair for pair in pairs if aspect != "target" or pair[0].library == pair[1].library]
+        values = [(_text(getattr(one, aspect)), _text(getattr(other, aspect))) for one, other in like]
+        counts = Counter(pair for pair in values if pair[0] != pair[1] and (None not in pair or aspect in _ASKED))
+        if len(counts) > _MOST_PAIRS:
+            yield SurveyMismatch(aspect=aspect, pieces=counts.total())
+            continue
+        for (one, other), pieces in counts.items():
+            yield SurveyMismatch(aspect=aspect, before=one, after=other, pieces=pieces)
+    is_whole = all(len(report.rows) >= report.planned for report in (before, after))
+    old, new = _of_survey(before), _of_survey(after)
+    for key in {**old, **new}:
+        (aspect, name), one, other = key, old.get(key), new.get(key)
+        is_known = aspect == "options" or (key in old and key in new)
+        if one != other and is_known and not (aspect == "planned" and is_whole):
+            yield SurveyMismatch(aspect=aspect, name=name, before=one, after=other)
 
 
-def _differing(aspect: SurveyAspect, values: Iterable[tuple[str | None, str | None]]) -> Iterator[SurveyMismatch]:
-    counts = Counter(pair for pair in values if pair[0] != pair[1])
-    if len(counts) > _MOST_PAIRS:
-        yield SurveyMismatch(aspect=aspect, pieces=counts.total())
-        return
-    for (before, after), pieces in counts.items():
-        yield SurveyMismatch(aspect=aspect, before=before, after=after, pieces=pieces)
-
-
-def _settings_text(settings: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in settings.items() if value is not None) or "none"
+def _of_survey(report: SurveyReport) -> dict[tuple[SurveyAspect, str | None], str | None]:
+    """What holds for a survey as a whole, by aspect and name."""
+    found: dict[tuple[SurveyAspect, str | None], str | None] = {}
+    for name, value in sorted(report.options.items()):
+        found["options", name] = _text(value)
+    for variant in report.variants:
+        settings = {**variant.settings, "python": variant.python}
+        texts = [f"{name}={value}" for name, value in settings.items() if value is not None]
+        found["variant", variant.name] = ", ".join(texts) or "none"
+    found["graphdoctor", None], found["shard", None] = report.graphdoctor_version, report.shard
+    found["planned", None] = f"{len(report.rows)} of {report.planned}"
+    ran = [row for row in report.rows if row.status in _RAN]
+    for measure in _EXPECTED if ran else ():
+        found["measured", measure] = "yes" if any(getattr(row, measure) is not None for row in ran) else None
+    return found
 
 
 def _text(value: object) -> str | None:

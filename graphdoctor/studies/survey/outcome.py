@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from graphdoctor.rules.gate.check import empty_text, missing_records, refused_call, trouble_of
@@ -33,27 +33,9 @@ _LOADING: Collection[PhaseKind | None] = frozenset(
 )
 _EAGER: PhaseKind = "trying call {index} without torch.compile"
 _NO_INPUTS: Collection[HintCode | None] = frozenset({"no_inputs", "unusable_input"})
-_UNUSABLE_HERE: Collection[HintCode | None] = frozenset(
-    {
-        "unusable_device",
-        "unusable_dtype",
-        "no_batch",
-        "unusable_batch",
-        "mode_and_options",
-        "refused_compile_arguments",
-        "unknown_argument",
-        "unknown_config",
-        "config_type",
-        "no_gradient",
-        "no_blocks",
-        "no_torch",
-    }
-)
-_PARTS: tuple[tuple[str, SurveyStage], ...] = (
-    ("_inductor", "inductor"),
-    ("_functorch", "aot"),
-    ("_dynamo", "dynamo"),
-)
+_OTHER_HINTS: Collection[HintCode | None] = frozenset({None, "changed_call", "unusable_python"})
+"""The others that aren't about time say that what was asked for can't be had here."""
+_PARTS: dict[str, SurveyStage] = {"_inductor": "inductor", "_functorch": "aot", "_dynamo": "dynamo"}
 _FRAME = re.compile(r'^ *File "[^"\n]*[/\\]torch[/\\](_inductor|_functorch|_dynamo)[/\\]', re.MULTILINE)
 _CHAINED = "\nThe above exception was the direct cause of the following exception:\n"
 _BACKEND_FAILED = "torch._dynamo.exc.BackendCompilerFailed"
@@ -104,7 +86,7 @@ def ended_early(exit_: ProbeExit, *, stage: SurveyStage = "call") -> PieceOutcom
         return PieceOutcome("crashed", where, message, None, trace)
     if exit_.hint_code in _NO_INPUTS:
         return PieceOutcome("no_inputs", "load", message)
-    if exit_.hint_code in _UNUSABLE_HERE:
+    if exit_.hint_code not in _OTHER_HINTS:
         return PieceOutcome("skipped", "load", message)
     status: SurveyStatus = "load_failed" if where == "load" else "crashed"
     return PieceOutcome(status, where, message, exit_.error_type, trace)
@@ -112,43 +94,32 @@ def ended_early(exit_: ProbeExit, *, stage: SurveyStage = "call") -> PieceOutcom
 
 def outcome_of_bench(report: BenchReport) -> PieceOutcome:
     """What a bench says of its piece, which ran when it was recorded."""
-    eager, *others = report.variants
+    eager, own, *_ = report.variants
     if eager.status == "failed":
-        found = _of_variant(eager, "eager", "eager_failed")
-        return found if found.stage == "eager" else PieceOutcome(found.status, "eager", found.error)
-    own = others[0]
-    match own.status:
-        case "ok":
-            return OK
-        case "skipped":
-            return PieceOutcome("skipped", "bench", own.reason)
-        case "wrong":
-            return PieceOutcome("wrong", _part(own), own.reason)
-    if own.exit is None:
-        # It never stops compiling: it runs, and can't be timed.
-        return OK
-    return _of_variant(own, _part(own) or "bench", "compile_failed")
+        return _of_variant(eager, "eager", "eager_failed")
+    if own.status == "skipped":
+        return PieceOutcome("skipped", "bench", own.reason)
+    if own.status == "wrong":
+        return PieceOutcome("wrong", _part(own), own.reason)
+    # What never stops compiling runs, and can't be timed.
+    return OK if own.exit is None else _of_variant(own, _part(own) or "bench", "compile_failed")
 
 
 def _of_variant(variant: Variant, stage: SurveyStage, failed: SurveyStatus) -> PieceOutcome:
-    exit_ = variant.exit
-    if exit_ is not None:
-        found = ended_early(exit_, stage=stage)
-        if found.status in ("timeout", "out_of_memory") or exit_.reason in ("killed", "exited"):
-            return PieceOutcome(found.status, stage, found.error, found.error_type, found.traceback)
-        trace = cut(exit_.traceback)
-        return PieceOutcome(failed, stage, exit_.message or variant.reason, exit_.error_type, trace)
-    return PieceOutcome(failed, stage, variant.reason)
+    if variant.exit is None:
+        return PieceOutcome(failed, stage, variant.reason)
+    found = ended_early(variant.exit, stage=stage)
+    is_stopped = found.status in ("timeout", "out_of_memory") or variant.exit.reason in ("killed", "exited")
+    return replace(found, stage=stage, status=found.status if is_stopped else failed)
 
 
 def _part(variant: Variant) -> SurveyStage | None:
     """The part of the compiler where a variant goes wrong, if following it down found that."""
+    parts: dict[str, SurveyStage] = {"inductor": "inductor", "eager": "dynamo"}
     first = None if variant.stages is None else variant.stages.first
     if first is None:
         return None
-    if first.startswith("aot_eager"):
-        return "aot"
-    return "inductor" if first == "inductor" else "dynamo" if first == "eager" else "backend"
+    return "aot" if first.startswith("aot_eager") else parts.get(first, "backend")
 
 
 def _failed(error: CallError, diagnosis: Diagnosis, *, is_compiled: bool) -> PieceOutcome:
@@ -170,17 +141,13 @@ def compiler_stage(error_type: str, traceback: str, *, backend: object) -> Surve
     The exception's own module tells, or the innermost frame in one of the folders of torch's parts (``_dynamo``,
     ``_functorch``, ``_inductor``; 2.11 to 2.15), in the traceback of the first of chained exceptions.
     """
-    found = _FRAME.findall(traceback.partition(_CHAINED)[0])
-    by_folder: SurveyStage | None = dict(_PARTS)[found[-1]] if found else None
-    if error_type.startswith("torch._inductor."):
-        return "inductor"
+    folder = next(iter(_FRAME.findall(traceback.partition(_CHAINED)[0])[-1:]), "")
     if error_type == _BACKEND_FAILED:
-        if backend != "inductor":
-            return "aot" if by_folder == "aot" else "backend"
-        return "aot" if by_folder == "aot" else "inductor"
-    if error_type.startswith("torch._dynamo."):
-        return "dynamo"
-    return by_folder or "call"
+        return "aot" if folder == "_functorch" else "inductor" if backend == "inductor" else "backend"
+    for part in ("_inductor", "_dynamo"):
+        if error_type.startswith(f"torch.{part}."):
+            return _PARTS[part]
+    return _PARTS.get(folder, "call")
 
 
 def cut(traceback: str | None) -> str | None:
