@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.bench import Noise
 from graphdoctor.facts.cure import AS_IT_WAS, CURED
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.cure.verdict import best_of, compile_lines, sentence
+from graphdoctor.studies.cure.cure import best_of, compile_lines, sentence
 from tests.bench_reports import eager, ended, finding, variant
 from tests.cure_reports import step
 
@@ -17,8 +17,8 @@ def test_what_was_found_is_said_with_what_it_costs():
     assert best_of(eager(), had, cured, QUIET) == CURED
     text = sentence(eager(), had, cured, CURED, [step("fixes", "kept")], 2)
     assert text == (
-        "eager 5.22 ms → as you had it 4.80 ms (1.09×) → cured 1.94 ms (2.69×), verified on your 2 calls; compile 33.0 s, "
-        "pays off after 10,000 calls."
+        "eager 5.22 ms → as you had it 4.80 ms (1.09×) → cured 1.94 ms (2.69×), verified on your 2 calls; "
+        "compile 33.0 s, pays off after 10,000 calls."
     )
 
 

@@ -9,13 +9,14 @@ results (``correctness.py``), graphs, breaks and kernels; one that fails or is w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from graphdoctor import __version__
 from graphdoctor.facts.bench import BenchReport, Stages, Sweep, SweepPoint, Variant
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.kernels import CacheUse
+from graphdoctor.facts.kernels import CacheUse, KernelShare
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import CaptureGap, Recording
 from graphdoctor.facts.spec import RunSpec
@@ -88,7 +89,7 @@ def bench(
             report = measured(Program(change=sweep.change(size)), folder / f"size-{size}", prefix)
             points.append(SweepPoint(size=size, variants=report.variants, noise=report.noise))
         swept = Sweep(sources=sweep.sources, points=tuple(points))
-        report = report.model_copy(update={"sweep": swept, "verdict": verdict(report.variants, report.noise, swept)})
+        report = replace(report, sweep=swept, verdict=verdict(report.variants, report.noise, swept))
     (recording / BENCH_FILE).write_text(json_of(report), encoding="utf-8")
     return report
 
@@ -111,13 +112,11 @@ class _Bench:
         with SideBySide(self.replays, self.folder / _CACHES, self.on_phase) as side_by_side:
             timings = time_variants(side_by_side, self.base, self.program, self.variants[1:], most=most)
         start, variants = timings.eager.warm, self._looked_into(timings)
-        gaps = (
-            gap.model_copy(update={"message": f"{', '.join(names)}: {gap.message}"}) for gap, names in self.gaps.items()
-        )
+        gaps = (replace(gap, message=f"{', '.join(names)}: {gap.message}") for gap, names in self.gaps.items())
         return BenchReport(
             graphdoctor_version=__version__,
             environment=diagnosis.recording.environment,
-            target=diagnosis.recording.target.model_copy(update={"compile_arguments": self.base.compile_arguments()}),
+            target=replace(diagnosis.recording.target, compile_arguments=self.base.compile_arguments()),
             verdict=verdict(variants, timings.noise),
             call=None if start is None else start["inputs"],
             throughput=throughput_of(timings),
@@ -136,10 +135,9 @@ class _Bench:
         own = reference.own
         self._keep_gaps(eager.name, reference.eager)
         is_noisy = timings.noise is None or timings.noise.is_noisy
-        update = {"correct": own.correct, "correctness": own.correctness, **_kernels(reference.eager)}
-        return eager.model_copy(update=update), *(
-            self._variant(one, shown, reference, is_noisy=is_noisy) for one, shown in others
-        )
+        kernels = reference.eager.kernels
+        found = replace(eager, correct=own.correct, correctness=own.correctness, **_launched(kernels))
+        return found, *(self._variant(one, shown, reference, is_noisy=is_noisy) for one, shown in others)
 
     def _variant(self, one: Measured, shown: Variant, reference: Reference, *, is_noisy: bool) -> Variant:
         if shown.status == "skipped" or one.was_stopped:
@@ -153,30 +151,32 @@ class _Bench:
         recording, summary, judged = look.recording, look.diagnosis.summary, look.verdict
         self._keep_gaps(shown.name, recording)
         self.recordings[shown.name] = str(self.folder / name)
-        found: dict[str, object] = {
-            "regions": look.diagnosis.recording.target.regions,
-            "graphs": summary.graphs,
-            "break_sites": summary.break_sites,
-            "recompiles": summary.recompiles,
-            "cuda_graphs": recording.cuda_graphs,
-            "cache": _cache(one, recording),
-            **_kernels(recording),
-            "findings": look.findings,
-            "correct": judged.correct,
-            "correctness": judged.correctness,
-        }
+        status, reason = shown.status, shown.reason
         if recording.exit.reason != "finished":
-            if shown.status == "ok":
-                # It ran as its user runs it, and not under our eyes: what it computes is unknown.
-                found["reason"] = f"its results weren't compared: {judged.reason}"
+            # It ran as its user runs it, and not under our eyes: what it computes is unknown.
+            reason = f"its results weren't compared: {judged.reason}" if status == "ok" else reason
         elif judged.correct is None:
-            found["reason"] = judged.reason
-        elif judged.correct is False and shown.status == "ok":
-            found |= {"status": "wrong", "reason": judged.reason}
-        variant = shown.model_copy(update=found)
+            reason = judged.reason
+        elif judged.correct is False and status == "ok":
+            status, reason = "wrong", judged.reason
+        variant = replace(
+            shown,
+            status=status,
+            reason=reason,
+            regions=look.diagnosis.recording.target.regions,
+            graphs=summary.graphs,
+            break_sites=summary.break_sites,
+            recompiles=summary.recompiles,
+            cuda_graphs=recording.cuda_graphs,
+            cache=_cache(one, recording),
+            findings=look.findings,
+            correct=judged.correct,
+            correctness=judged.correctness,
+            **_launched(recording.kernels),
+        )
         if variant.status == "ok" or one.never_settles:
             return variant
-        return variant.model_copy(update={"stages": self._stages(one, name, reference)})
+        return replace(variant, stages=self._stages(one, name, reference))
 
     def _stages(self, one: Measured, name: str, reference: Reference) -> Stages:
         spec = one.spec.spec(self.base)
@@ -201,8 +201,7 @@ _OWN_GAPS = frozenset({"kernels", "cuda_graphs"})
 """What only a bench measures; the recorded run has the other gaps itself."""
 
 
-def _kernels(recording: Recording) -> dict[str, object]:
-    kernels = recording.kernels
+def _launched(kernels: KernelShare | None) -> dict[str, Any]:
     return {"kernels": kernels, "launches": None if kernels is None else kernels.launches}
 
 
@@ -212,6 +211,4 @@ def _cache(one: Measured, recording: Recording) -> CacheUse | None:
     if counted is None:
         return None
     reasons = () if recording.caches is None else recording.caches.bypass_reasons
-    return CacheUse(
-        hits=counted["hits"], misses=counted["misses"], bypasses=counted["bypasses"], bypass_reasons=reasons
-    )
+    return CacheUse(**counted, bypass_reasons=reasons)

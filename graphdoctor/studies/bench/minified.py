@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.facts.bench import StageResult, Stages
@@ -48,12 +48,12 @@ def minified(
     minifier = _Minifier(subject, failing, folder.resolve(), time.monotonic() + timeout_s, on_phase)
     found = minifier.run()
     if isinstance(found, Path):
-        return stages.model_copy(update={"reproducer": str(found)})
+        return replace(stages, reproducer=str(found))
     return _noted(stages, f"no reproducer: {found}")
 
 
 def _noted(stages: Stages, note: str) -> Stages:
-    return stages.model_copy(update={"note": "; ".join(filter(None, (stages.note, note)))})
+    return replace(stages, note="; ".join(filter(None, (stages.note, note))))
 
 
 @dataclass(frozen=True)

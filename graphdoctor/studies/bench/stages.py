@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from graphdoctor.facts.bench import StageResult, Stages, Workaround
 from graphdoctor.facts.recording import Recording
@@ -41,8 +41,6 @@ _MISMATCH = "MetadataMismatchError"
 """What that stage raises if they differ (``torch/_subclasses/fake_tensor.py``, 2.13)."""
 
 _STAGES = ("eager", "aot_eager", DECOMPOSED)
-_MAX_NAMED = 3
-"""Most parts that are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +117,7 @@ class _Found:
     @property
     def text(self) -> str | None:
         """The parts in words."""
-        found = [switch.name for switch in self.switches]
-        return (listed(found) if len(found) <= _MAX_NAMED else ", ".join(found)) or None
+        return listed([switch.name for switch in self.switches], most=len(self.switches)) or None
 
 
 @dataclass
@@ -170,7 +167,7 @@ class _Following:
         if not self._try(own, (switch,)).is_right:
             return None
         earlier = [result for result in known.results if not result.without and result.name != own]
-        return known.model_copy(update={"results": (*earlier, *self.results), "reproducer": None})
+        return replace(known, results=(*earlier, *self.results), reproducer=None)
 
     def _part_of(self, stage: str) -> _Found:
         lowerings = all_of("lowering")
@@ -271,20 +268,19 @@ class _Following:
         if time.monotonic() > self.deadline:
             raise _OutOfTimeError
         subject, without = self.subject, tuple(switch.name for switch in switches)
-        self.on_phase(f"{stage} without {listed(without)}" if 0 < len(without) <= _MAX_NAMED else stage)
+        self.on_phase(f"{stage} without {listed(without)}" if without else stage)
         name = f"{subject.name}-stage-{len(self.results) + 1}"
         recording = subject.replay(stage, switches, name, self.numbers)
-        result = StageResult(name=stage, without=without, outcome="ok")
-        if recording.exit.reason != "finished":
-            result = result.model_copy(update={"outcome": "failed", "reason": clause(recording.exit.message)})
-        else:
+        outcome: Literal["ok", "wrong", "failed"] = "failed"
+        reason: str | None = clause(recording.exit.message)
+        if recording.exit.reason == "finished":
             program, spec = subject.variant(stage, switches, self.numbers)
             verdict = subject.reference.judge(recording, program, name, spec=spec)
             # From now on, every run draws its random numbers so.
             self.numbers = self.numbers.joined(verdict.change)
-            is_wrong = verdict.correct is False
-            result = result.model_copy(update={"outcome": "wrong" if is_wrong else "ok", "reason": verdict.reason})
+            outcome, reason = "wrong" if verdict.correct is False else "ok", verdict.reason
         parts = recording.replay.parts if recording.replay else ()
+        result = StageResult(name=stage, without=without, outcome=outcome, reason=reason)
         return _Tried(result, parts, recording.exit.error_type)
 
 

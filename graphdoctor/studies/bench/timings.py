@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Self, cast
@@ -203,35 +203,32 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
     shown = Variant(name=spec.name, arguments=arguments, is_regional=spec.spec(base).regional, status="ok")
     uses_cuda = eager.warm is not None and eager.warm["uses_cuda"]
     if not eager.is_steady and one is not eager:
-        return shown.model_copy(update={"status": "skipped", "reason": "the program fails without torch.compile"})
+        return replace(shown, status="skipped", reason="the program fails without torch.compile")
     if spec.needs_cuda(base) and not uses_cuda:
-        return shown.model_copy(update={"status": "skipped", "reason": NEEDS_CUDA})
+        return replace(shown, status="skipped", reason=NEEDS_CUDA)
     if one.ended is not None or one.warm is None:
-        return shown.model_copy(update={"status": "failed", "reason": failure(one), "exit": one.ended})
-    times = one.times
-    ratio = one.speedup
-    items = one.warm["items"]
-    changes: dict[str, object] = {
-        "call_us": times,
-        "speedup": ratio,
-        "judgement": "same" if spec.is_eager else judged(ratio, timings.noise),
-        "peak_memory_bytes": one.turns.peak_memory_bytes if one.turns else None,
-        "throughput": items["count"] / times.median * 1e6 if items and times and times.median else None,
-    }
-    if not spec.is_eager:
-        changes |= _compile_costs(one, eager, str(changes["judgement"]))
-    return shown.model_copy(update=changes)
-
-
-def _compile_costs(one: Measured, eager: Measured, judgement: str) -> dict[str, object]:
-    cold, warm = added_s(one.cold, eager.warm), added_s(one.warm, eager.warm)
-    times, ratio = eager.times, one.speedup
-    costs: dict[str, object] = {"compile_cold_s": cold, "compile_warm_s": warm}
-    if judgement == "faster":
-        after_cold = break_even(cold, times, ratio)
-        costs["break_even_cold"], costs["break_even_warm"] = after_cold, break_even(warm, times, ratio)
-        costs["break_even_calls"] = None if after_cold is None else after_cold.calls
-    return costs
+        return replace(shown, status="failed", reason=failure(one), exit=one.ended)
+    times, ratio, items = one.times, one.speedup, one.warm["items"]
+    shown = replace(
+        shown,
+        call_us=times,
+        speedup=ratio,
+        judgement="same" if spec.is_eager else judged(ratio, timings.noise),
+        peak_memory_bytes=one.turns.peak_memory_bytes if one.turns else None,
+        throughput=items["count"] / times.median * 1e6 if items and times and times.median else None,
+    )
+    if spec.is_eager:
+        return shown
+    cold_s, warm_s = added_s(one.cold, eager.warm), added_s(one.warm, eager.warm)
+    pays = [break_even(s, eager.times, ratio) if shown.judgement == "faster" else None for s in (cold_s, warm_s)]
+    return replace(
+        shown,
+        compile_cold_s=cold_s,
+        compile_warm_s=warm_s,
+        break_even_cold=pays[0],
+        break_even_warm=pays[1],
+        break_even_calls=None if pays[0] is None else pays[0].calls,
+    )
 
 
 def added_s(start: BenchStart | None, eager: BenchStart | None) -> float | None:

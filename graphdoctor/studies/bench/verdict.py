@@ -7,6 +7,7 @@ Comes in: variants that were measured and judged, eager mode first, and how stea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from graphdoctor.facts.bench import EAGER, BenchVerdict, Noise, Sweep, SweepPoint, Variant
@@ -40,7 +41,7 @@ def verdict(variants: Sequence[Variant], noise: Noise | None, sweep: Sweep | Non
         return said
     at = "" if sweep is None else f" at {listed(noisy)}"
     text = f"{said.text} The machine was noisy{at}, so small differences can't be seen."
-    return said.model_copy(update={"text": text})
+    return replace(said, text=text)
 
 
 def _verdict(variants: Sequence[Variant]) -> BenchVerdict:

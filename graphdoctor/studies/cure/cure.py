@@ -14,12 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor import __version__
-from graphdoctor.facts.bench import EAGER, Speedup, Variant
-from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
+from graphdoctor.facts.bench import EAGER, Noise, Speedup, Variant
+from graphdoctor.facts.command import block_lines
+from graphdoctor.facts.cure import AS_IT_WAS, CURED, Best, CureReport, CureStep, StepOutcome
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.progress import DecidedStep
 from graphdoctor.facts.reading import json_of
+from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.wording import counted, duration, factor_text
 from graphdoctor.fixes.kept import SearchOptions, try_fixes
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.search import SearchResult
@@ -29,13 +32,14 @@ from graphdoctor.studies.bench.reasons import Look, look_at
 from graphdoctor.studies.bench.rounds import judged, noise_of, speedup
 from graphdoctor.studies.bench.timings import Measured, SideBySide, Timings, added_s, failure, slug, variant_of
 from graphdoctor.studies.bench.variants import VariantSpec, variants_of
-from graphdoctor.studies.cure.verdict import best_of, compile_lines, sentence
+from graphdoctor.studies.bench.verdict import pays_off
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Measured as ToMeasure
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
+from graphdoctor.views.measures import seconds_text
 
 _CACHES = "caches"
 _QUICKER = 0.8
@@ -73,10 +77,9 @@ class Way:
         variant, look = variant_of(self.measured, timings, base), self.look
         if look is None:
             return variant
-        found: dict[str, object] = {"correct": look.verdict.correct, "findings": look.findings}
-        if look.verdict.correct is False and variant.status == "ok":
-            found |= {"status": "wrong", "reason": look.verdict.reason}
-        return variant.model_copy(update=found)
+        variant = replace(variant, correct=look.verdict.correct, findings=look.findings)
+        is_wrong = look.verdict.correct is False and variant.status == "ok"
+        return replace(variant, status="wrong", reason=look.verdict.reason) if is_wrong else variant
 
     @property
     def is_usable(self) -> bool:
@@ -226,7 +229,7 @@ def cure(
     eager, as_it_was = variant_of(timings.eager, timings, base), before.shown(timings, base)
     cured = None
     if best_way is not before:
-        cured = best_way.shown(timings, base).model_copy(update={"name": CURED})
+        cured = replace(best_way.shown(timings, base), name=CURED)
     best = best_of(eager, as_it_was, cured, timings.noise)
     changes = best_way.changes if best == CURED else {}
     needed = treated if best == CURED and treated and _has_fixes(treated, best_way) else None
@@ -234,7 +237,7 @@ def cure(
     report = CureReport(
         graphdoctor_version=__version__,
         environment=diagnosis.recording.environment,
-        target=diagnosis.recording.target.model_copy(update={"compile_arguments": base.compile_arguments()}),
+        target=replace(diagnosis.recording.target, compile_arguments=base.compile_arguments()),
         text=sentence(eager, as_it_was, cured, best, search.steps, call_count),
         best=best,
         eager=eager,
@@ -271,3 +274,76 @@ def _candidates(request: Request, diagnosis: Diagnosis, treated: SearchResult | 
     # But for eager mode and the user's own.
     for variant in variants_of((), base, is_all=True, has_blocks=bool(diagnosis.recording.target.blocks))[2:]:
         yield Candidate(variant.name, variant.changes, needs_cuda=variant.needs_cuda(base))
+
+
+# The answer.
+
+
+def compile_lines(changes: Mapping[str, object], base: RunSpec, blocks: Sequence[RepeatedBlocks]) -> tuple[str, ...]:
+    """Lines that compile a model, in place of the user's own call of torch.compile.
+
+    Returns:
+        None at all if nothing changed.
+    """
+    if not changes:
+        return ()
+    spec = VariantSpec("", changes)
+    given = {name: value for name, value in spec.arguments(base).items() if name not in spec.spec(base).config}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    if spec.spec(base).regional:
+        return block_lines(blocks, given)
+    return (f"model = torch.compile(model{', ' if arguments else ''}{arguments})",)
+
+
+def best_of(eager: Variant, as_it_was: Variant, cured: Variant | None, noise: Noise | None) -> Best | None:
+    """The fastest correct way.
+
+    Returns:
+        None if eager mode wasn't timed.
+    """
+    if eager.call_us is None:
+        return None
+    if cured is not None and judged(cured.speedup, noise) == "faster":
+        return "cured"
+    if as_it_was.status == "ok" and as_it_was.judgement == "faster":
+        return "as you had it"
+    return "eager"
+
+
+def sentence(
+    eager: Variant,
+    as_it_was: Variant,
+    cured: Variant | None,
+    best: Best | None,
+    steps: Sequence[CureStep],
+    call_count: int,
+) -> str:
+    """The answer."""
+    if eager.call_us is None:
+        return f"The program fails without torch.compile, so nothing was tried: {eager.reason}."
+    times = " → ".join(_time(variant) for variant in (eager, as_it_was, cured) if variant is not None)
+    if best == CURED and cured is not None:
+        calls = "your call" if call_count == 1 else f"your {call_count:,} calls"
+        return f"{times}, verified on {calls}; {_cost(cured, eager)}."
+    if best == AS_IT_WAS:
+        return f"{times}; nothing that was tried is faster; {_cost(as_it_was, eager)}."
+    said = next((finding.message for finding in as_it_was.findings), None)
+    if as_it_was.status in ("failed", "wrong") and as_it_was.reason:
+        said = f"torch.compile: {as_it_was.reason}."
+    tried = counted(sum(step.outcome != "skipped" for step in steps), "other way")
+    return f"Plain eager is fastest: {times}. {f'{said} ' if said else ''}Tried: {tried}."
+
+
+def _time(variant: Variant) -> str:
+    if variant.call_us is None:
+        return f"{variant.name}: {'it fails' if variant.status == 'failed' else 'not timed'}"
+    gain = "" if variant.speedup is None or variant.name == EAGER else f" ({factor_text(variant.speedup.ratio)})"
+    wrong = " (with wrong results)" if variant.status == "wrong" else ""
+    return f"{variant.name} {duration(variant.call_us.median)}{gain}{wrong}"
+
+
+def _cost(variant: Variant, eager: Variant) -> str:
+    if variant.compile_cold_s is None:
+        return "what compiling takes is unknown"
+    took = f"compile {seconds_text(variant.compile_cold_s)}"
+    return took if variant.break_even_calls is None else f"{took}, {pays_off(variant, eager)}"

@@ -8,7 +8,7 @@ program that comes out is then run with other sizes beside eager mode.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from graphdoctor.facts.export import DynamicShapes, ExportDim
@@ -50,30 +50,29 @@ class DynamicTrials:
         export = found.export
         if export is None or not found.is_made:
             blocker = None if export is None else self._trials().described(found)
-            return shapes.model_copy(update={"blocker": blocker})
+            return replace(shapes, blocker=blocker)
         dims = [self._dim(dim) for dim in export.dims]
         if not dims:
             reason = "torch doesn't say what became of the sizes of its arguments"
-            return shapes.model_copy(update={"status": "unknown", "reason": reason})
+            return replace(shapes, status="unknown", reason=reason)
         free = [dim for dim in export.dims if dim.is_dynamic]
         if not free:
             reason = "torch makes every one of these sizes a constant"
-            return shapes.model_copy(update={"reason": reason, "dims": tuple(dims)})
+            return replace(shapes, reason=reason, dims=tuple(dims))
         final, sizes = self._final(program, free)
         made = final.export
         for number, one in enumerate(dims):
             others = tuple(size for size in sizes.get((one.source, one.dim), ()) if size != one.size)
-            dims[number] = one.model_copy(update={"other_sizes": others})
-        return shapes.model_copy(
-            update={
-                "status": final.status,
-                "reason": final.reason,
-                "dims": tuple(sorted(dims, key=lambda one: not one.is_dynamic)),
-                "line": None if made is None or not final.is_made else made.line,
-                "constraints": () if made is None else made.constraints,
-                "blocker": self._trials().described(final),
-                "correctness": final.correctness,
-            }
+            dims[number] = replace(one, other_sizes=others)
+        return replace(
+            shapes,
+            status=final.status,
+            reason=final.reason,
+            dims=tuple(sorted(dims, key=lambda one: not one.is_dynamic)),
+            line=None if made is None or not final.is_made else made.line,
+            constraints=() if made is None else made.constraints,
+            blocker=self._trials().described(final),
+            correctness=final.correctness,
         )
 
     def _final(

@@ -7,7 +7,7 @@ own, as whatever the program changes while it is traced must not reach the next 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -93,13 +93,14 @@ class _Exports:
         plan = ExportPlan(is_strict)
         attempt = self.exporter.attempt(LIKE_FIRST, plan, flag.replace("=", "-").lower(), reference)
         trials, way = ExportTrials(self.exporter, plan), _way(attempt, is_strict=is_strict)
-        if attempt.blocker is None:
-            return _Tried(way, attempt, LIKE_FIRST)
-        if not self.is_tried:
-            return _Tried(way.model_copy(update={"blockers": (trials.described(attempt),)}), attempt, LIKE_FIRST)
+        blocker = trials.described(attempt)
+        if blocker is None or not self.is_tried:
+            return _Tried(replace(way, blockers=() if blocker is None else (blocker,)), attempt, LIKE_FIRST)
         cure = trials.run(attempt, LIKE_FIRST)
-        update = {"blockers": tuple(cure.blockers), "is_cured": cure.attempt is not None, "settings": cure.settings}
-        way = way.model_copy(update={**update, "diff": trials.diff(cure)})
+        is_cured = cure.attempt is not None
+        way = replace(
+            way, blockers=(*cure.blockers,), is_cured=is_cured, settings=cure.settings, diff=trials.diff(cure)
+        )
         return _Tried(way, cure.attempt or attempt, cure.program if cure.attempt else LIKE_FIRST)
 
     def _dynamic(self, tried: list[_Tried], calls: ExportCalls | None) -> DynamicShapes | None:

@@ -7,7 +7,7 @@ once the export succeeds and the program that comes out computes what the untouc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import libcst as cst
@@ -167,7 +167,7 @@ class ExportTrials:
         tried = tuple(self._tried(finding, one, program, number) for one in trials)
         # That it raised is what this is about, and settings are torch.compile's.
         fixes = (fix for fix in fixes_with(finding, tried, None) if fix.setting is None)
-        shown = finding.model_copy(update={"fixes": tuple(fixes), "break_effects": (), "compile_ids": ()})
+        shown = replace(finding, fixes=tuple(fixes), break_effects=(), compile_ids=())
         return ExportBlocker(
             finding=self._original(shown, program),
             type="" if failure is None else failure.type,
@@ -194,7 +194,7 @@ class ExportTrials:
         if path not in program.content:
             return finding
         line = LineMap(self._originals[path], program.content[path]).to_before(finding.location.line)
-        return finding.model_copy(update={"location": finding.location.model_copy(update={"line": line})})
+        return replace(finding, location=replace(finding.location, line=line))
 
     def _judged(self, finding: Finding, attempt: Attempt, program: Program) -> tuple[Verdict, str | None]:
         left = attempt.blocker
@@ -208,15 +208,11 @@ class ExportTrials:
     def _settled(blocker: ExportBlocker, kept: Candidate) -> ExportBlocker:
         """A blocker once the export succeeds: what was kept on the way is verified too."""
         tried = tuple(
-            fix.model_copy(update={"verdict": "verified", "reason": None})
-            if fix.verdict == "moved" and fix.title == kept.title
-            else fix
+            replace(fix, verdict="verified", reason=None) if fix.verdict == "moved" and fix.title == kept.title else fix
             for fix in blocker.tried
         )
         fixes = fixes_with(blocker.finding, tried, None)
-        return blocker.model_copy(
-            update={"tried": tried, "finding": blocker.finding.model_copy(update={"fixes": fixes})}
-        )
+        return replace(blocker, tried=tried, finding=replace(blocker.finding, fixes=fixes))
 
 
 def _place(finding: Finding) -> str:

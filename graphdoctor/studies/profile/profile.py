@@ -9,10 +9,9 @@ from pathlib import Path
 from graphdoctor import __version__
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.fixes import PairedTime
-from graphdoctor.facts.profile import MemoryOutcome, MemoryTrial, MemoryUse, ProfileReport
+from graphdoctor.facts.profile import MemoryOutcome, MemoryTrial, MemoryUse
 from graphdoctor.facts.profiled import MeasuredMemory
 from graphdoctor.facts.reading import json_of
-from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.result import ProfileResult
 from graphdoctor.facts.run import Setting
 from graphdoctor.probe.wire import PROFILE_FILE
@@ -57,22 +56,13 @@ def profile_target(
         keep_calibration(calibration)
     diagnosis = diagnose(found, RULES, root=Path.cwd(), version=__version__, selection=selection)
     report = profile_report(found, diagnosis, version=__version__)
-    if is_tried:
-        report = _with_less_kept(report, found, request, recorded.folder, setup)
+    profiled, memory = found.profiled, report.memory
+    if is_tried and profiled is not None and memory is not None and memory.has_backward and memory.saved_bytes:
+        budget, is_random = profiled.smaller_budget, profiled.draws_random
+        trial = try_keeping_less(request, recorded.folder, memory, budget, setup, draws_random=is_random)
+        report = replace(report, memory=replace(memory, trial=trial))
     (recorded.folder / PROFILE_FILE).write_text(json_of(report), encoding="utf-8")
     return Profile(recorded, diagnosis, ProfileResult(report, found.picture))
-
-
-def _with_less_kept(
-    report: ProfileReport, found: Recording, request: Request, folder: Path, setup: Setup
-) -> ProfileReport:
-    memory = report.memory
-    if found.profiled is None or memory is None or not memory.has_backward or not memory.saved_bytes:
-        return report
-    trial = try_keeping_less(
-        request, folder, memory, found.profiled.smaller_budget, setup, draws_random=found.profiled.draws_random
-    )
-    return report.model_copy(update={"memory": memory.model_copy(update={"trial": trial})})
 
 
 _LESS = 0.99
@@ -99,18 +89,16 @@ def memory_trial(
 
     ``times``: the call with the setting and without it, in turns; None if it wasn't timed.
     """
-    # What else is in another process isn't the same.
-    has_own_peak = after is not None and after.peak_of == "allocator"
+    ratios = {name: getattr(times, name, None) for name in ("ratio", "ratio_low", "ratio_high")}
     return MemoryTrial(
         what=setting.line,
         outcome=_outcome(before, after, times, is_same=is_same),
         saved_bytes=None if after is None else after.saved_bytes,
-        peak_bytes=after.peak_bytes if after is not None and has_own_peak else None,
-        ratio=None if times is None else times.ratio,
+        # What else is in another process isn't the same.
+        peak_bytes=after.peak_bytes if after is not None and after.peak_of == "allocator" else None,
         is_same=is_same,
-        ratio_low=None if times is None else times.ratio_low,
-        ratio_high=None if times is None else times.ratio_high,
         reason=reason,
+        **ratios,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from graphdoctor.facts.bench import CallTimes
 from graphdoctor.facts.diagnosis import Diagnosis
@@ -42,24 +43,23 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
     seen = recording.kernels
     is_seen = seen is not None and seen.kernels_us is not None
     kernels_us = sum(kernel.us for kernel in profiled.call.kernels) if is_seen else None
-    known = report.model_copy(
-        update={
-            "eager_us": None if profiled.call.eager is None else CallTimes.of(profiled.call.eager.times_us),
-            "kernels_us": kernels_us,
-            "kernels": kernels,
-            "lines": tuple(_with_texts(lines, recording.picture.files if recording.picture else ())),
-            "modules": shared.modules,
-            "parts": shared.parts,
-            "unattributed_us": shared.unattributed_us,
-            "rest_us": None if kernels_us is None else max(0.0, report.call_us.median - kernels_us),
-            "fusion": fusion_of(profiled),
-            "calibration": profiled.calibration,
-            "memory": memory_use(profiled, recording.memory, roots, has_backward=recording.target.has_backward),
-            "graph_launches": None if seen is None else seen.graph_launches,
-            "graph_input_copy_us": None if seen is None else seen.graph_input_copy_us,
-        }
+    known = replace(
+        report,
+        eager_us=None if profiled.call.eager is None else CallTimes.of(profiled.call.eager.times_us),
+        kernels_us=kernels_us,
+        kernels=kernels,
+        lines=tuple(_with_texts(lines, recording.picture.files if recording.picture else ())),
+        modules=shared.modules,
+        parts=shared.parts,
+        unattributed_us=shared.unattributed_us,
+        rest_us=None if kernels_us is None else max(0.0, report.call_us.median - kernels_us),
+        fusion=fusion_of(profiled),
+        calibration=profiled.calibration,
+        memory=memory_use(profiled, recording.memory, roots, has_backward=recording.target.has_backward),
+        graph_launches=None if seen is None else seen.graph_launches,
+        graph_input_copy_us=None if seen is None else seen.graph_input_copy_us,
     )
-    return known.model_copy(update={"regime": regime_of(known, recording, diagnosis)})
+    return replace(known, regime=regime_of(known, recording, diagnosis))
 
 
 def _with_texts(lines: Iterable[ProfiledLine], files: Iterable[SourceText]) -> Iterator[ProfiledLine]:
@@ -68,7 +68,7 @@ def _with_texts(lines: Iterable[ProfiledLine], files: Iterable[SourceText]) -> I
     for line in lines:
         known = texts.get(line.file, [])
         if line.text is None and 0 < line.line <= len(known):
-            yield line.model_copy(update={"text": known[line.line - 1].strip()})
+            yield replace(line, text=known[line.line - 1].strip())
         else:
             yield line
 
@@ -115,6 +115,10 @@ def _before(graph: InductorGraph) -> int:
     return count
 
 
+_MEASURED = ("peak_bytes", "peak_of", "before_bytes", "eager_saved_bytes")
+"""What is known of the call's memory if it was measured."""
+
+
 def memory_use(
     profiled: Profiled, measured: MeasuredMemory | None, roots: Mapping[str, str], *, has_backward: bool
 ) -> MemoryUse | None:
@@ -138,12 +142,9 @@ def memory_use(
         saved_bytes=saved_bytes,
         recomputed=recomputed,
         recomputed_count=sum(recomputed.values()),
-        peak_bytes=None if measured is None else measured.peak_bytes,
-        peak_of=None if measured is None else measured.peak_of,
-        before_bytes=None if measured is None else measured.before_bytes,
         unlisted_bytes=max(0, saved_bytes - sum(listed)) if is_complete and saved_bytes is not None else None,
-        eager_saved_bytes=None if measured is None else measured.eager_saved_bytes,
         has_backward=has_backward,
+        **{name: getattr(measured, name, None) for name in _MEASURED},
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from graphdoctor.facts.profile import BoundBy, ProfiledKernel, ProfiledLine, TimePart
 from graphdoctor.facts.profiled import Calibration, Device
@@ -56,14 +57,13 @@ def _judged(kernel: ProfiledKernel, calibration: Calibration | None, device: Dev
     tflops_per_s = None if kernel.flops is None else kernel.flops / kernel.time_us / 1e6
     bandwidth = _share(gb_per_s, None if calibration is None else calibration.copy_gb_per_s)
     compute = _share(tflops_per_s, None if calibration is None else _product_rate(kernel, calibration))
-    return kernel.model_copy(
-        update={
-            "gb_per_s": gb_per_s,
-            "tflops_per_s": tflops_per_s,
-            "bandwidth_share": bandwidth,
-            "compute_share": compute,
-            "bound_by": _bound_by(kernel, bandwidth, compute, _starting_us(calibration, device)),
-        }
+    return replace(
+        kernel,
+        gb_per_s=gb_per_s,
+        tflops_per_s=tflops_per_s,
+        bandwidth_share=bandwidth,
+        compute_share=compute,
+        bound_by=_bound_by(kernel, bandwidth, compute, _starting_us(calibration, device)),
     )
 
 
@@ -112,6 +112,4 @@ def with_bounds(
     for part in parts:
         times[part.stack[-1].file, part.stack[-1].line][kernels[part.kernel].bound_by] += part.us
     found = ((line, times[line.file, line.line]) for line in lines)
-    return tuple(
-        line.model_copy(update={"bound_by": max(own, key=lambda each: own[each], default=None)}) for line, own in found
-    )
+    return tuple(replace(line, bound_by=max(own, key=lambda each: own[each], default=None)) for line, own in found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphdoctor.facts.job import (
     Aspect,
@@ -214,10 +214,9 @@ def with_texts(divergence: Divergence, texts: Sequence[str]) -> Divergence:
         shortest = min(len(text.splitlines()) for text in texts)
         differing = tuple([*text.splitlines(), MISSING][shortest] if text else MISSING for text in texts)
     values = (
-        value.model_copy(update={"value": line.strip()})
-        for value, line in zip(divergence.values, _narrowed(differing), strict=True)
+        replace(value, value=line.strip()) for value, line in zip(divergence.values, _narrowed(differing), strict=True)
     )
-    return divergence.model_copy(update={"values": tuple(values)})
+    return replace(divergence, values=tuple(values))
 
 
 _ANNOTATED = re.compile(r'(\w+): "([^"]*)"')

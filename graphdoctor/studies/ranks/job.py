@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,7 +81,7 @@ def job_report(
     is_shown = found is not None and (selection is None or selection.keeps(found))
     findings = (found, *job.findings) if found is not None and is_shown else job.findings
     told = _with_texts(job, divergence, ranks, executor)
-    return job.model_copy(update={"first_divergence": told, "findings": findings})
+    return replace(job, first_divergence=told, findings=findings)
 
 
 def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], executor: Executor) -> Divergence:
@@ -173,4 +173,4 @@ def _gaps(ranks: Sequence[RankReport]) -> Iterable[CaptureGap]:
     for own in found.values():
         gap, which = next(iter(own.values())), ranks_text(list(own))
         text = gap.message if len(own) == len(ranks) else f"{which[0].upper()}{which[1:]}: {gap.message}"
-        yield gap.model_copy(update={"message": text})
+        yield replace(gap, message=text)

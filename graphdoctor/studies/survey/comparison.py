@@ -11,6 +11,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, get_args
 
 from graphdoctor.errors import GraphDoctorError
@@ -104,9 +105,7 @@ def compare_surveys(
         added=tuple(row for key, row in new.items() if key not in old),
         gone=tuple(row for key, row in old.items() if key not in new),
         new_causes=shared_causes(
-            piece.after.model_copy(
-                update={"causes": tuple(change.cause for change in piece.worse if change.cause is not None)}
-            )
+            replace(piece.after, causes=tuple(change.cause for change in piece.worse if change.cause is not None))
             for piece in pieces
         ),
     )
@@ -144,7 +143,7 @@ def _piece(before: SurveyRow, after: SurveyRow, unasked: Collection[SurveyMeasur
         is_noisy=is_measured and _are_timed(before, after) and _least(before, after) is None,
         is_unjudged=before.is_judged and not after.is_judged,
     )
-    return piece.model_copy(update={"verdict": _verdict(piece)})
+    return replace(piece, verdict=_verdict(piece))
 
 
 def _verdict(piece: ComparedPiece) -> SurveyVerdict:
@@ -174,7 +173,7 @@ def _statuses(before: SurveyRow, after: SurveyRow) -> _Changes:
         elif after.is_flaky and not before.is_flaky:
             yield "noted", change
     elif before.is_passed or is_newly_wrong:
-        yield "worse", change.model_copy(update={"severity": "error"})
+        yield "worse", replace(change, severity="error")
     elif (before.status, before.stage, before.error_type) != (after.status, after.stage, after.error_type):
         yield "noted", change
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyVariant
 from graphdoctor.facts.wording import counted
 from graphdoctor.studies.survey.summary import summarize
 
-_Key = tuple[str, str]
+_APART = "Put parts of one survey together; two surveys are for graphdoctor diff."
 
 
 def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
@@ -20,14 +21,30 @@ def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
     Raises:
         GraphDoctorError: Two parts have different rows, or different variants, of one name.
     """
-    if len(reports) == 1:
-        return reports[0]
-    first = reports[0]
-    rows, twice = _rows(reports)
-    variants = _variants(reports)
-    kept = sum(report.kept for report in reports)
-    seconds = None if any(report.seconds is None for report in reports) else sum(r.seconds or 0.0 for r in reports)
+    first, *others = reports
+    if not others:
+        return first
+    rows: dict[tuple[str, str], SurveyRow] = {}
+    variants: dict[str, SurveyVariant] = {}
+    for report in reports:
+        for row in report.rows:
+            if rows.setdefault(row.key, row) != row:
+                what = f"{row.name} under {row.variant}"
+                raise GraphDoctorError(f"Two parts have different results of {what}.", hint=_APART)
+        for variant in report.variants:
+            known = variants.setdefault(variant.name, variant)
+            if (known.settings, known.python) != (variant.settings, variant.python):
+                raise GraphDoctorError(
+                    f"Two parts compile in different ways under the name {variant.name}.", hint=_APART
+                )
+            if known.torch != variant.torch:
+                variants[variant.name] = replace(known, torch=None)
+    twice = sum(len(report.rows) for report in reports) - len(rows)
+    kept, planned = sum(report.kept for report in reports), sum(report.planned for report in reports) - twice
+    times = [report.seconds for report in reports if report.seconds is not None]
+    seconds = sum(times) if len(times) == len(reports) else None
     shard, missing = _shards(reports)
+    notes = (*missing, *_differences(reports), *(note for report in reports for note in report.notes))
     return SurveyReport(
         schema_version=first.schema_version,
         graphdoctor_version=first.graphdoctor_version,
@@ -37,47 +54,13 @@ def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
         options={name: value for name, value in first.options.items() if all(_has(r, name, value) for r in reports)},
         shard=shard,
         engine=", ".join(dict.fromkeys(report.engine for report in reports if report.engine is not None)) or None,
-        variants=variants,
-        rows=rows,
-        planned=sum(report.planned for report in reports) - twice,
+        variants=tuple(variants.values()),
+        rows=tuple(rows.values()),
+        planned=planned,
         kept=kept,
-        summary=summarize(rows, [variant.name for variant in variants], seconds=seconds, made=max(len(rows) - kept, 0)),
-        notes=tuple(
-            dict.fromkeys((*missing, *_differences(reports), *(n for report in reports for n in report.notes)))
-        ),
+        summary=summarize(tuple(rows.values()), variants, seconds=seconds, made=max(len(rows) - kept, 0)),
+        notes=tuple(dict.fromkeys(notes)),
     )
-
-
-def _rows(reports: Iterable[SurveyReport]) -> tuple[tuple[SurveyRow, ...], int]:
-    found: dict[_Key, SurveyRow] = {}
-    twice = 0
-    for report in reports:
-        for row in report.rows:
-            if row.key not in found:
-                found[row.key] = row
-                continue
-            twice += 1
-            if found[row.key] != row:
-                raise GraphDoctorError(
-                    f"Two parts have different results of {row.name} under {row.variant}.",
-                    hint="Put parts of one survey together; two surveys are for graphdoctor diff.",
-                )
-    return tuple(found.values()), twice
-
-
-def _variants(reports: Iterable[SurveyReport]) -> tuple[SurveyVariant, ...]:
-    found: dict[str, SurveyVariant] = {}
-    for report in reports:
-        for variant in report.variants:
-            known = found.setdefault(variant.name, variant)
-            if (known.settings, known.python) != (variant.settings, variant.python):
-                raise GraphDoctorError(
-                    f"Two parts compile in different ways under the name {variant.name}.",
-                    hint="Put parts of one survey together; two surveys are for graphdoctor diff.",
-                )
-            if known.torch != variant.torch:
-                found[variant.name] = known.model_copy(update={"torch": None})
-    return tuple(found.values())
 
 
 def _shards(reports: Iterable[SurveyReport]) -> tuple[str | None, list[str]]:

@@ -8,6 +8,7 @@ The columns hold the rows whole. What belongs to the survey and not to a row is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -31,7 +32,7 @@ _WRITE_AGAIN = "Name the file that graphdoctor survey wrote."
 def write_parquet(report: SurveyReport) -> bytes:
     """The file's bytes, compressed with Zstandard."""
     pyarrow = _pyarrow("Writing")
-    schema = _schema(pyarrow).with_metadata({KEY: orjson.dumps(report.model_copy(update={"rows": ()}))})
+    schema = _schema(pyarrow).with_metadata({KEY: orjson.dumps(replace(report, rows=()))})
     columns = [
         _array(pyarrow, field, [_cell(column, column.read(row)) for row in report.rows])
         for column, field in zip(COLUMNS, schema, strict=True)
