@@ -39,18 +39,17 @@ class DynamicTrials:
 
     def run(self, program: Program) -> DynamicShapes:
         """Find out which dims stay dynamic, and whether the program is right with other sizes."""
-        wanted: tuple[tuple[str, int], ...] | Literal["all"] = "all"
-        origin: Literal["calls", "option"] = "option"
-        if not self.is_all:
-            wanted, origin = tuple((one.source, one.dim) for one in self.differing), "calls"
+        differing = tuple((one.source, one.dim) for one in self.differing)
+        wanted: tuple[tuple[str, int], ...] | Literal["all"] = "all" if self.is_all else differing
+        origin: Literal["calls", "option"] = "option" if self.is_all else "calls"
+        described = ExportTrials(self.exporter, ExportPlan(self.is_strict)).described
         self.exporter.on_phase("exporting with dynamic sizes")
         plan, reference = ExportPlan(self.is_strict, wanted), self.exporter.reference(program.change)
         found = self.exporter.attempt(program, plan, "dynamic-auto", reference)
         shapes = DynamicShapes(is_strict=self.is_strict, origin=origin, status=found.status, reason=found.reason)
         export = found.export
         if export is None or not found.is_made:
-            blocker = None if export is None else self._trials().described(found)
-            return replace(shapes, blocker=blocker)
+            return replace(shapes, blocker=None if export is None else described(found))
         dims = [self._dim(dim) for dim in export.dims]
         if not dims:
             reason = "torch doesn't say what became of the sizes of its arguments"
@@ -71,7 +70,7 @@ class DynamicTrials:
             dims=tuple(sorted(dims, key=lambda one: not one.is_dynamic)),
             line=None if made is None or not final.is_made else made.line,
             constraints=() if made is None else made.constraints,
-            blocker=self._trials().described(final),
+            blocker=described(final),
             correctness=final.correctness,
         )
 
@@ -110,19 +109,11 @@ class DynamicTrials:
                 break
         return sizes, change, reference
 
-    def _trials(self) -> ExportTrials:
-        return ExportTrials(self.exporter, ExportPlan(self.is_strict))
-
     def _dim(self, dim: TriedDim) -> ExportDim:
         place = innermost(dim.stack)
+        shared = ("source", "dim", "size", "is_dynamic", "expression", "low", "high")
         return ExportDim(
-            source=dim.source,
-            dim=dim.dim,
-            size=dim.size,
-            is_dynamic=dim.is_dynamic,
-            expression=dim.expression,
-            low=dim.low,
-            high=dim.high,
+            **{name: getattr(dim, name) for name in shared},
             reason=_reason(dim),
             location=location_of(place, self.exporter.root) if place is not None and not dim.is_by_another else None,
         )

@@ -59,15 +59,14 @@ class Cure:
     settings: tuple[str, ...] = ()
 
 
+@dataclass
 class ExportTrials:
     """Tries fixes for one way to export."""
 
-    def __init__(self, exporter: Exporter, plan: ExportPlan) -> None:
-        self._exporter = exporter
-        self._plan = plan
-        self._root = exporter.root
-        self._originals: dict[Path, bytes] = {}
-        self._count = 0
+    _exporter: Exporter
+    _plan: ExportPlan
+    _originals: dict[Path, bytes] = field(default_factory=dict)
+    _count: int = 0
 
     def run(self, untouched: Attempt, program: Program) -> Cure:
         """Try fixes until the export succeeds, or no fix helps."""
@@ -98,7 +97,7 @@ class ExportTrials:
 
     def diff(self, cure: Cure) -> str:
         """The edits of a cure as one unified diff."""
-        return "".join(diff_text(change, self._root) for change in cure.changes)
+        return "".join(diff_text(change, self._exporter.root) for change in cure.changes)
 
     def _try_each(self, finding: Finding, now: Attempt, program: Program, number: int) -> list[_Trial]:
         proposals = self._proposals(finding, now, program)[: max(_MAX_TRIALS - self._count, 0)]
@@ -126,7 +125,7 @@ class ExportTrials:
 
     def _proposals(self, finding: Finding, now: Attempt, program: Program) -> list[Candidate]:
         """What can be tried for a blocker: whatever removes it, but nothing that only contains a break."""
-        sources = Sources(program, self._root, self._originals)
+        sources = Sources(program, self._exporter.root, self._originals)
         options = options_for(now.observed, sources, Selection())
         edits = [one for found in options if found.finding.fingerprint == finding.fingerprint for one in found.fixes]
         calls = [
@@ -179,7 +178,7 @@ class ExportTrials:
     def _tried(self, finding: Finding, one: _Trial, program: Program, number: int) -> TriedFix:
         return one.proposal.tried(
             finding,
-            self._root,
+            self._exporter.root,
             place=_place(self._original(finding, program)),
             round=number,
             is_on_untouched=number == 1,
@@ -190,7 +189,7 @@ class ExportTrials:
 
     def _original(self, finding: Finding, program: Program) -> Finding:
         """A finding of an edited program at the line that it has in the file on disk."""
-        path = self._root / finding.location.file
+        path = self._exporter.root / finding.location.file
         if path not in program.content:
             return finding
         line = LineMap(self._originals[path], program.content[path]).to_before(finding.location.line)
