@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from graphdoctor.facts.command import command_line
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import Compile
 from graphdoctor.facts.wording import counted
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
@@ -57,16 +58,11 @@ class RecompileLimit(RecordingRule, code="GD201", name="recompile-limit", severi
     """
 
     def findings(self, view: RecordingView) -> Matches:
-        versions: dict[int, list[Compile]] = defaultdict(list)
-        for compile_ in view.recording.compiles:
-            if compile_.outcome == "compiled":
-                versions[compile_.frame_id].append(compile_)
-        earlier: dict[int, list[RecompileEvent]] = defaultdict(list)
-        for event in view.events:
-            if not event.is_over_limit:
-                earlier[event.frame.frame_id].append(event)
+        versions = grouped((each.frame_id, each) for each in view.recording.compiles if each.outcome == "compiled")
+        earlier = grouped((each.frame.frame_id, each) for each in view.events if not each.is_over_limit)
         for event in _over_limit(view):
-            yield _match(event, view, versions[event.frame.frame_id], earlier[event.frame.frame_id])
+            number = event.frame.frame_id
+            yield _match(event, view, versions.get(number, ()), earlier.get(number, ()))
 
 
 def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:

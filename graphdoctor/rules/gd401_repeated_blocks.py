@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from graphdoctor.facts.command import block_lines
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.facts.wording import names
 from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
@@ -159,7 +160,7 @@ def _repeats(graph: Graph, compile_: Compile, blocks: tuple[RepeatedBlocks, ...]
     """The blocks in a graph; None if they aren't worth sharing, or if it isn't known which operations are theirs."""
     nodes = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
     named = frozenset(node.name for node in graph.nodes or ())
-    within = _by_module(nodes)
+    within = grouped((_ROOT.sub("", node.module), node) for node in nodes if node.module is not None)
     found: dict[RepeatedBlocks, int] = {}
     shared = 0.0
     for of in blocks:
@@ -172,14 +173,6 @@ def _repeats(graph: Graph, compile_: Compile, blocks: tuple[RepeatedBlocks, ...]
     if shared < _FEWEST_OPS or shared < _FEWEST_SHARE * len(nodes):
         return None
     return _Repeats(compile_, len(nodes), shared, found)
-
-
-def _by_module(nodes: Sequence[GraphNode]) -> dict[str, list[GraphNode]]:
-    found: dict[str, list[GraphNode]] = {}
-    for node in nodes:
-        if node.module is not None:
-            found.setdefault(_ROOT.sub("", node.module), []).append(node)
-    return found
 
 
 def _within(path: str, modules: Mapping[str, list[GraphNode]]) -> list[GraphNode]:

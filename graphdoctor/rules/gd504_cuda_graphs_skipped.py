@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import CudaGraphSkip, CudaGraphSkipKind
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
@@ -123,10 +124,7 @@ class CudaGraphsSkipped(RecordingRule, code="GD504", name="cuda-graphs-skipped",
 
 def _matches(every: Iterable[CudaGraphSkip], what: str, view: RecordingView) -> Matches:
     """Those of one kind at one line are one finding."""
-    groups: dict[tuple[str, str | None, int | None], list[CudaGraphSkip]] = {}
-    for skip in every:
-        groups.setdefault((skip.kind, skip.file, skip.line), []).append(skip)
-    for skips in groups.values():
+    for skips in grouped(((skip.kind, skip.file, skip.line), skip) for skip in every).values():
         first = skips[0]
         entry = view.place(first.file, first.line, first.compile_id)
         why = (_OPERATION if what == _LEFT_OUT else _WHY).get(first.kind, "see torch's reason")

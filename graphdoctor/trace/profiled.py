@@ -7,11 +7,11 @@ name; what a library runs by the operation that launched it, or, if that is unkn
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from graphdoctor.facts.base import Fact
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.profiled import (
     Calibration,
     InductorGraph,
@@ -43,10 +43,7 @@ LIBRARY = ("extern_kernels.", "torch.ops.", "aten.", "inductor_ops.")
 def matched_runs(call: ProfiledCall, graphs: Sequence[InductorGraph]) -> Iterator[MatchedRun]:
     """Each run of a kernel, graph by graph, with the call in the generated code that it is."""
     index = {(graph.graph, graph.phase): number for number, graph in enumerate(graphs)}
-    by_run: dict[int | None, list[int]] = defaultdict(list)
-    for number, kernel in enumerate(call.kernels):
-        by_run[kernel.run].append(number)
-    for run, numbers in by_run.items():
+    for run, numbers in grouped((kernel.run, number) for number, kernel in enumerate(call.kernels)).items():
         found = None if run is None else call.runs[run]
         graph = None if found is None else index.get((found.graph, found.phase))
         if graph is None:

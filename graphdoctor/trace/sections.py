@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self, TypeVar
 
 from graphdoctor.executors.executor import Executor
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import Environment
 from graphdoctor.probe.wire import ARTIFACT_PREFIX
 from graphdoctor.trace.chunks import records_of
@@ -186,10 +187,7 @@ class Wanted:
 def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section], executor: Executor) -> LogContents:
     """Read all logs, each once."""
     contents = LogContents([ProcessSections(process, [new_section()]) for process in processes])
-    takers: dict[LogFile, list[ProcessSections]] = {}
-    for taken in contents.processes:
-        for log in taken.process.logs:
-            takers.setdefault(log, []).append(taken)
+    takers = grouped((log, taken) for taken in contents.processes for log in taken.process.logs)
     for log, of_log in takers.items():
         _read_log(log, of_log, contents, new_section, executor)
     return contents

@@ -14,6 +14,7 @@ from graphdoctor.facts.comparison import (
     Side,
 )
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.facts.wording import counted, partial_text
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -75,9 +76,7 @@ def _side(diagnosis: Diagnosis, name: str | None, *, kept: int) -> Side:
 
 def _take_pairs(gone: list[Finding], new: list[Finding], key: Callable[[Finding], Hashable]) -> _Pairs:
     """Take findings with the same key out of both lists, in pairs and in the order of lines."""
-    waiting: dict[Hashable, list[Finding]] = {}
-    for finding in sorted(gone, key=_line):
-        waiting.setdefault(key(finding), []).append(finding)
+    waiting = grouped((key(finding), finding) for finding in sorted(gone, key=_line))
     pairs: _Pairs = []
     for finding in sorted(new, key=_line):
         known = waiting.get(key(finding))

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from graphdoctor.facts.expressions import argument_source, expression
 from graphdoctor.facts.fixes import SnippetPlace, Where
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording
 from graphdoctor.facts.stack import StackEntry, innermost
@@ -343,11 +344,8 @@ def recompile_groups(
     groups: list[tuple[_Rule, RecompileGroup]] = []
     alike: dict[object, list[RecompileGroup]] = {}
     for event in events:
-        parts: dict[_Rule, list[GuardChange]] = {}
-        for change in event.changes:
-            parts.setdefault(rule_of(change), []).append(change)
         frame = event.frame
-        for rule, changes in parts.items():
+        for rule, changes in grouped((rule_of(change), change) for change in event.changes).items():
             found = {change.expression for change in changes}
             known = alike.setdefault((rule, frame.file, frame.name, frame.resumes_at), [])
             group = next((group for group in known if found & group.names), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Literal
 
 from graphdoctor.facts.diagnosis import Cost, Finding, FrameReport, FrameState, GraphReport, RecompileReport
 from graphdoctor.facts.fixes import TriedFix
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import RecompileCause
 from graphdoctor.facts.recording import Compile, CompileOutcome, Recording
 from graphdoctor.facts.stack import relative
@@ -30,9 +30,7 @@ _GRAVEST_FIRST: tuple[tuple[CompileOutcome, FrameState], ...] = (
 def frame_reports(recording: Recording) -> Iterator[FrameReport]:
     """Each frame and its state, in the order of first compiles."""
     rest_eager = {record.compile_id for record in recording.breaks if record.effect == "rest_eager"}
-    of_frame: dict[int, list[Compile]] = defaultdict(list)
-    for compile_ in recording.compiles:
-        of_frame[compile_.frame_id].append(compile_)
+    of_frame = grouped((compile_.frame_id, compile_) for compile_ in recording.compiles)
     for frame in recording.frames:
         compiles = of_frame[frame.frame_id]
         yield FrameReport(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.picture import GeneratedCode, Picture, StageGraph, StageNode
 from graphdoctor.facts.recording import Frame, Recording
 from graphdoctor.facts.spec import StageName
@@ -43,12 +44,8 @@ def graph_stages(recording: Recording, picture: Picture, root: Path) -> tuple[Gr
         compile_.compile_id: frames.get(compile_.frame_id) for compile_ in recording.compiles
     }
     texts = {source.file: source.text.splitlines() for source in picture.files if source.text is not None}
-    graphs: dict[object, list[StageGraph]] = {}
-    for graph in picture.graphs:
-        graphs.setdefault(_key(graph), []).append(graph)
-    codes: dict[object, list[GeneratedCode]] = {}
-    for code in picture.generated:
-        codes.setdefault(_key(code), []).append(code)
+    graphs = grouped((_key(graph), graph) for graph in picture.graphs)
+    codes = grouped((_key(code), code) for code in picture.generated)
     return tuple(
         _graph(found, codes.get(key, []), frame_of.get(found[0].compile_id), texts, root)
         for key, found in graphs.items()
@@ -88,12 +85,8 @@ def _parts(
     graphs: Sequence[StageGraph], codes: Sequence[GeneratedCode]
 ) -> Iterator[tuple[list[StageGraph], list[GeneratedCode]]]:
     """What was compiled as one: DDP's optimizer cuts one graph of Dynamo's into several."""
-    by_stage: dict[object, list[StageGraph]] = {}
-    for graph in graphs:
-        by_stage.setdefault((graph.stage, graph.of), []).append(graph)
-    by_code: dict[object, list[GeneratedCode]] = {}
-    for code in codes:
-        by_code.setdefault(code.stage, []).append(code)
+    by_stage = grouped(((graph.stage, graph.of), graph) for graph in graphs)
+    by_code = grouped((code.stage, code) for code in codes)
     count = max(*map(len, by_stage.values()), *map(len, by_code.values()), 0)
     for number in range(count):
         yield (
@@ -293,8 +286,9 @@ def _groups(before: Sequence[StageNode], after: Sequence[StageNode], links: Link
         for source in names:
             join(("before", source), ("after", name))
             linked |= {("before", source), ("after", name)}
-    before_at = dict(_by_place(node for node in before if node.file is not None))
-    for place, found in _by_place(node for node in after if ("after", node.name) not in linked):
+    before_at = grouped((_place(node), node) for node in before if node.file is not None)
+    left = grouped((_place(node), node) for node in after if ("after", node.name) not in linked)
+    for place, found in left.items():
         own = before_at.get(place, [])
         free = [node for node in own if ("before", node.name) not in linked]
         groups = {find(("before", node.name)) for node in own}
@@ -324,10 +318,7 @@ def _linked(before: Sequence[StageNode], after: Sequence[StageNode], links: Link
 
 def _alike(before: Sequence[StageNode], after: Sequence[StageNode]) -> dict[str, list[str]]:
     """For nodes after, one before that has the same operation in the same line; each is taken once."""
-    free: dict[tuple[_Place, str], list[str]] = {}
-    for node in before:
-        if node.file is not None:
-            free.setdefault((_place(node), _operation_name(node)), []).append(node.name)
+    free = grouped(((_place(node), _operation_name(node)), node.name) for node in before if node.file is not None)
     found: dict[str, list[str]] = {}
     for node in after:
         waiting = free.get((_place(node), _operation_name(node)))
@@ -361,18 +352,8 @@ def _union() -> tuple[Callable[[object], object], Callable[[object, object], Non
     return find, join
 
 
-_Place = tuple[str | None, int | None]
-
-
-def _place(node: StageNode) -> _Place:
+def _place(node: StageNode) -> tuple[str | None, int | None]:
     return node.file, node.line
-
-
-def _by_place(nodes: Iterable[StageNode]) -> Iterator[tuple[_Place, list[StageNode]]]:
-    places: dict[_Place, list[StageNode]] = {}
-    for node in nodes:
-        places.setdefault(_place(node), []).append(node)
-    yield from places.items()
 
 
 def _operations(nodes: Iterable[StageNode]) -> list[StageNode]:
