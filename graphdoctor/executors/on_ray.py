@@ -186,7 +186,6 @@ class _Pending:
         self._folder = folder
         self._job = job
         self._beginnings = None if job.on_begin is None else _beginnings(ray)
-        self._question: Any = None
         self._indices: dict[Any, int] = {}
         self._begun: set[int] = set()
         self._has_succeeded = False
@@ -261,11 +260,8 @@ class _Pending:
         """Tell what nodes say has begun; an actor that a node took along doesn't answer for a while."""
         if self._beginnings is None:
             return
-        question = self._beginnings.taken.remote() if self._question is None else self._question
-        ready, _ = self._ray.wait([question], timeout=_REPORT_S)
-        self._question = None if ready else question
         with contextlib.suppress(self._ray.exceptions.RayError):
-            for index, place in self._ray.get(question) if ready else ():
+            for index, place in self._ray.get(self._beginnings.taken.remote(), timeout=_REPORT_S):
                 # A report may come after the outcome of another attempt.
                 if index in self._indices.values():
                     self._begun.add(index)

@@ -23,11 +23,10 @@ def device_named(name: str | None) -> torch.device | None:
     if name is None:
         return None
     try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.empty(0, device=name)
     except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         raise RequestError("unusable_device", device=name, error=first_line(error)) from None
-    return device
+    return torch.device(name)
 
 
 def dtype_named(name: str | None, device: torch.device | None) -> torch.dtype | None:

@@ -59,7 +59,7 @@ def serve(descriptor: int) -> Path:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests = socket.socket(fileno=descriptor)
     children: dict[int, _Child] = {}
-    libraries: set[str] = set()
+    loaded: set[str] = set()
     while True:
         ready, _, _ = select.select([requests.fileno(), *children], [], [])
         for end in set(ready) & set(children):
@@ -71,11 +71,12 @@ def serve(descriptor: int) -> Path:
             if found is None:
                 _end(children)
             request, descriptors = found
-            if request["backend"] == _INDUCTOR and _INDUCTOR_MODULE not in sys.modules:
-                _load(_INDUCTOR_MODULE)
-            if request["library"] is not None and request["library"] not in libraries:
-                libraries.add(request["library"])
-                _load_library(request["library"])
+            wanted = {LIBRARIES[request["library"]]} if request["library"] is not None else set()
+            if request["backend"] == _INDUCTOR:
+                wanted.add(_INDUCTOR_MODULE)
+            if not wanted <= loaded:
+                loaded |= wanted
+                _load(*wanted)
             pid = os.fork() if _can_fork() else None
             if pid == 0:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -111,22 +112,11 @@ def _load(*names: str) -> None:
     gc.freeze()
 
 
-def _load_library(name: str) -> None:
-    _load(LIBRARIES[name])
-
-
 def _can_fork() -> bool:
     """Whether a fork would be sound: other Python threads don't survive it, nor does a GPU's context."""
     if threading.active_count() > 1:
         return False
-    return not any(_target(number).startswith(_GPU_FILES) for number in Path("/proc/self/fd").iterdir())
-
-
-def _target(number: Path) -> str:
-    try:
-        return str(number.readlink())
-    except OSError:  # the one that lists the others is closed
-        return ""
+    return not any(str(number.resolve()).startswith(_GPU_FILES) for number in Path("/proc/self/fd").iterdir())
 
 
 def _received(requests: socket.socket) -> tuple[WarmRequest, list[int]] | None:
