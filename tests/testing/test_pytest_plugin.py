@@ -307,7 +307,7 @@ def test_wrong_config():
         "wrong_name": "has no argument max_brakes.\nDid you mean max_breaks?",
         "wrong_share": "Coverage must be a share from 0 to 1, not 95.\nWrite 95% as 0.95.",
         "empty_marker": "has no arguments",
-        "wrong_config": "torch._dynamo.config has no recompile_limits.\nDid you mean recompile_limit",
+        "wrong_config": "torch has no 'torch._dynamo.config.recompile_limits'.\nDid you mean",
     }
     result.assert_outcomes(failed=len(said))
     for test, words in said.items():

@@ -23,7 +23,7 @@ from graphdoctor.api.testing.recordings import (
     runner_frames,
 )
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.hints import nearest
+from graphdoctor.facts.hints import PYTHON, words
 from graphdoctor.rules.gate import expectations
 
 P = ParamSpec("P")
@@ -183,7 +183,8 @@ def _trace_not_captured() -> Iterator[None]:
 @contextlib.contextmanager
 def _isolated(arguments: MarkerArguments) -> Iterator[None]:
     try:
-        from graphdoctor.probe.ways_in.testing import UnknownConfigError, isolated
+        from graphdoctor.probe.record.errors import RequestError
+        from graphdoctor.probe.ways_in.testing import isolated
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -194,9 +195,9 @@ def _isolated(arguments: MarkerArguments) -> Iterator[None]:
     with contextlib.ExitStack() as put_back:
         try:
             put_back.enter_context(isolated(arguments.config))
-        except UnknownConfigError as error:
-            message = f"{arguments}: torch._dynamo.config has no {error.name}."
-            raise GraphDoctorError(message, hint=nearest(error.name, error.names, most=2)) from None
+        except RequestError as error:
+            message, hint = words(error.code, error.values, PYTHON)
+            raise GraphDoctorError(f"{arguments}: {message}", hint=hint) from None
         yield
 
 

@@ -8,30 +8,21 @@ from typing import Any
 
 import torch
 
+from ..target.options import set_config
 from ..torch_private import torch_config
 from ..torch_private.torch_loan import fresh_dynamo
-
-_DYNAMO = "torch._dynamo.config"
-
-
-class UnknownConfigError(Exception):
-    """There is no such setting."""
-
-    def __init__(self, name: str, names: list[str]) -> None:
-        super().__init__(name)
-        self.name = name
-        self.names = names
 
 
 @contextlib.contextmanager
 def isolated(config: Mapping[str, object]) -> Iterator[None]:
-    """Start with nothing compiled, and leave nothing behind: Dynamo's caches, counts, marks, torch's config values."""
-    names = [name.removeprefix(f"{_DYNAMO}.") for name in torch_config.config_names() if name.startswith(_DYNAMO)]
+    """Start with nothing compiled, and leave nothing behind: Dynamo's caches, counts, marks, torch's config values.
+
+    Raises:
+        RequestError: There is no such setting of ``torch._dynamo.config``, or it takes another type.
+    """
     with fresh_dynamo(), torch_config.config_kept():
         for name, value in config.items():
-            if name not in names:
-                raise UnknownConfigError(name, names)
-            torch_config.set_config(f"{_DYNAMO}.{name}", value)
+            set_config(f"torch._dynamo.config.{name}", value)
         yield
 
 
