@@ -1,4 +1,4 @@
-"""What the drawings of a page are made of: graphs, guards, calls and phases as plain lists, and how tall they are."""
+"""What the drawings of a page are made of beside facts: graphs, calls and phases, and how tall they are."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphdoctor.facts.expressions import expression
-from graphdoctor.views.guards import Part, parts_of
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.guards import GuardSet
-    from graphdoctor.facts.picture import Phase, Picture, StageGraph, StageNode
+    from graphdoctor.facts.picture import Phase, Picture
     from graphdoctor.facts.recording import Compile, Graph
 
-Place = Callable[[str | None, int | None], list[Any] | None]
-"""Turns a file and a line into ``[file as shown, line, anchor or None]``; None without a file."""
 _LINE = 18
 """``LINE`` of timeline.js."""
 _NAME = 43
@@ -25,89 +21,27 @@ _NARROW_NAME = 27
 """Of both in one line, which on a narrow screen is above the row."""
 
 
-def graphs_data(
-    diagnosis: Diagnosis, shown: Sequence[Graph], picture: Picture, place: Place, has_details: Callable[[str], bool]
-) -> list[dict[str, Any]]:
-    """Each graph with its stages on the way to Inductor, the largest first."""
-    stages: dict[int | None, list[dict[str, Any]]] = {}
-    captured = {graph.index: graph for graph in diagnosis.recording.graphs}
-    ends = {report.index: report.ended_by for report in diagnosis.graphs}
-    for found in picture.graphs:
-        # AOTAutograd and Inductor give inputs other names, and nothing says which of them are parameters.
-        graph = captured.get(found.graph_index) if found.graph_index is not None and found.stage == "dynamo" else None
-        stages.setdefault(found.graph_index, []).append(_stage(found, place, graph))
-    for code in picture.generated:
-        generated = {"stage": "generated", "of": code.stage, "code": code.code, "kernels": code.kernels}
-        stages.setdefault(code.graph_index, []).append(generated | {"file": code.file})
-    return [
+def graphs_data(shown: Sequence[Graph], picture: Picture, has_details: Callable[[str], bool]) -> dict[str, Any]:
+    """The graphs, the largest first, with their inputs in the user's words, and all stages on the way to Inductor."""
+    graphs = [
         {
             "index": graph.index,
             "id": graph.compile_id,
             "name": graph.function,
-            "ended": ends[graph.index],
-            "backend": graph.backend,
-            "error": graph.backend_error,
-            "stages": stages.get(graph.index, []),
+            "inputs": [
+                (item.name, item.source and expression(item.source, graph.resumes_at), item.is_parameter)
+                for item in graph.inputs or ()
+            ],
             "isLeftOut": not has_details(graph.compile_id),
         }
         for graph in largest_first(shown)
     ]
+    return {"graphs": graphs, "stages": picture.graphs, "generated": picture.generated}
 
 
 def largest_first(graphs: Iterable[Graph]) -> list[Graph]:
     """Graphs by their operations, those of unknown size last."""
     return sorted(graphs, key=lambda graph: -1 if graph.op_count is None else graph.op_count, reverse=True)
-
-
-def _stage(found: StageGraph, place: Place, graph: Graph | None) -> dict[str, Any]:
-    names = {node.name: number for number, node in enumerate(found.nodes)}
-    inputs = () if graph is None else graph.inputs or ()
-    resumes_at = None if graph is None else graph.resumes_at
-    return {
-        "stage": found.stage,
-        "of": found.of,
-        "unread": found.unread_lines,
-        "code": found.code,
-        "nodes": [_node(node, names, place) for node in found.nodes],
-        # Inputs in the user's words, by the names of their nodes.
-        "labels": {item.name: expression(item.source, resumes_at) for item in inputs if item.source},
-        "parameters": [names[item.name] for item in inputs if item.is_parameter and item.name in names],
-    }
-
-
-def _node(node: StageNode, names: dict[str, int], place: Place) -> list[Any]:
-    inputs = [names[name] for name in node.inputs if name in names]
-    return [node.name, node.opcode, node.target, inputs, node.value, place(node.file, node.line), node.module]
-
-
-def guards_data(sets: Iterable[GuardSet], place: Place) -> list[dict[str, Any]]:
-    """The guards of each compile as a tree of parts."""
-    return [
-        {"id": found.compile_id, "count": found.guard_count, "parts": [_part(part, place) for part in parts_of(found)]}
-        for found in sets
-    ]
-
-
-def _part(part: Part, place: Place) -> dict[str, Any]:
-    return {
-        "path": part.path,
-        "label": part.label,
-        "times": part.times,
-        "count": part.guard_count,
-        "us": part.check_us,
-        "guards": [
-            [
-                guard.kind,
-                guard.expression,
-                guard.expected,
-                guard.guard,
-                place(guard.location.file, guard.location.line) if guard.location else None,
-                guard.hint,
-            ]
-            for guard in part.guards
-        ],
-        "parts": [_part(inner, place) for inner in part.parts],
-    }
 
 
 def by_call(diagnosis: Diagnosis) -> dict[int | None, list[Compile]]:

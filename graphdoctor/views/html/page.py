@@ -98,6 +98,7 @@ class Page:
         diagnosis, picture = self._diagnosis, self._picture
         files = [
             listing(number, file, Location(file=file.file, line=1, function="", package=file.package).shown_file)
+            | {"path": str(self._root / file.file)}
             for number, file in enumerate(self._files)
         ]
         source = self._drawing(
@@ -114,13 +115,13 @@ class Page:
         detailed = [found for found in sets if self._has_details(found.compile_id)]
         guards = self._drawing(
             "guards",
-            {"guards": data.guards_data(detailed, self._place)},
+            {"guards": [{"id": one.compile_id, "count": one.guard_count, "parts": parts_of(one)} for one in detailed]},
             guards=diagnosis.recording.guards,
             guard_sets=self._rows(sets),
             guard_lines=len(parts_of(detailed[0])) if detailed else 0,
         )
         yield Section("Guards", (guards,))
-        graphs_data = data.graphs_data(diagnosis, self._graphs, picture, self._place, self._has_details)
+        graphs_data = data.graphs_data(self._graphs, picture, self._has_details)
         findings = {finding.fingerprint for finding in diagnosis.findings}
         rows = list(_graph_rows(self._graphs))
         ends = {report.index: report for report in diagnosis.graphs}
@@ -160,11 +161,6 @@ class Page:
 
     def _anchor(self, file: str | None, line: int | None) -> str | None:
         return None if file is None or line is None else self.links.get((relative(file, self._root), line))
-
-    def _place(self, file: str | None, line: int | None) -> list[Any] | None:
-        if file is None or line is None:
-            return None
-        return [words.base_name(file), line, self._anchor(file, line)]
 
     def _hue(self, compile_id: str) -> int:
         """The color of a frame, which all of its compiles share."""

@@ -32,13 +32,21 @@ const gd = (() => {
     return us < 1e6 ? `${(us / 1000).toFixed(2)} ms` : `${(us / 1e6).toFixed(2)} s`;
   };
 
+  let files;
+  /** The id of a line of the annotated source, which no element has if the page doesn't have the line. */
+  const anchor = (file, line) => {
+    files ??= new Map([...document.querySelectorAll("details.file")].map((box) => [box.dataset.file, box.id]));
+    return `${files.get(file)}-L${line}`;
+  };
+  const baseName = (file) => file.split(/[/\\]/).at(-1);
+
   /** A link to a line of the annotated source, or plain text if the page doesn't have the line. */
-  const place = (where) => {
-    if (!where) return document.createTextNode("");
-    const [file, line, anchor] = where;
-    const text = `${file}:${line}`;
-    if (!anchor) return make("span", { text, className: "place" });
-    return make("a", { text, className: "place", attributes: { href: `#${anchor}` } });
+  const place = (file, line) => {
+    if (!file || line === null) return document.createTextNode("");
+    const text = `${baseName(file)}:${line}`;
+    const id = anchor(file, line);
+    if (!document.getElementById(id)) return make("span", { text, className: "place" });
+    return make("a", { text, className: "place", attributes: { href: `#${id}` } });
   };
 
   /** Run once when an element comes near the screen, or right away if the browser can't observe that. */
@@ -281,5 +289,5 @@ const gd = (() => {
     reveal();
     document.documentElement.dataset.ready = "true";
   });
-  return { data, make, duration, place, whenSeen, reveal };
+  return { data, make, duration, anchor, baseName, place, whenSeen, reveal };
 })();

@@ -1,7 +1,7 @@
 // One graph at a time, drawn, as operations or as code, at each stage on its way to Inductor.
 "use strict";
 (() => {
-  const { data, make, place, whenSeen } = gd;
+  const { data, make, anchor, baseName, place, whenSeen } = gd;
   const box = document.getElementById("graph-view");
   if (!box) return;
   const MOST_DRAWN = 700;
@@ -147,7 +147,7 @@
         const from = inputs.map((input) => stage.nodes[input][0]).join(", ");
         rows.append(make("tr", {}, make("td", { text: name, className: "mono text" }), make("td", { text: opcode, className: "dim text" }),
           make("td", { text: target, className: "mono text" }), make("td", { text: from, className: "mono text" }),
-          make("td", { text: value ?? "", className: "mono text" }), make("td", { className: "text" }, place(where)),
+          make("td", { text: value ?? "", className: "mono text" }), make("td", { className: "text" }, place(...where)),
           make("td", { text: module ?? "", className: "mono text" })));
       }
     };
@@ -369,7 +369,7 @@
       const [name, opcode, target, inputs, value, where, module] = stage.nodes[picked.leaf];
       side.append(make("h4", { text: nameOf(picked.leaf) }));
       const facts = make("dl", { className: "facts" });
-      for (const [word, content] of [["node", name], ["opcode", opcode], ["target", target], ["value", value], ["line", where && place(where)], ["module", module]]) {
+      for (const [word, content] of [["node", name], ["opcode", opcode], ["target", target], ["value", value], ["line", where[0] && place(...where)], ["module", module]]) {
         if (content) facts.append(make("div", {}, make("dt", { text: word }), make("dd", { className: "mono" }, content)));
       }
       side.append(facts);
@@ -412,7 +412,7 @@
       found = new Set();
       if (words.length) {
         stage.nodes.forEach(([name, , target, , value, where, module], index) => {
-          const text = `${name} ${stage.labels[name] ?? ""} ${target} ${value ?? ""} ${module ?? ""} ${where ? `${where[0]}:${where[1]}` : ""}`.toLowerCase();
+          const text = `${name} ${stage.labels[name] ?? ""} ${target} ${value ?? ""} ${module ?? ""} ${where[0] ? `${baseName(where[0])}:${where[1]}` : ""}`.toLowerCase();
           if (words.every((word) => text.includes(word))) found.add(index);
         });
       }
@@ -422,10 +422,31 @@
   });
   select.addEventListener("change", () => setGraph(Number(select.value)));
 
+  /** A graph at a stage: its nodes with the numbers of their inputs, and those of its own inputs that the user has words for. */
+  const stageOf = (found, inputs) => {
+    const numbers = new Map(found.nodes.map((node, number) => [node.name, number]));
+    // AOTAutograd and Inductor give inputs other names, and nothing says which of them are parameters.
+    const own = found.stage === "dynamo" ? inputs : [];
+    return {
+      ...found,
+      unread: found.unread_lines,
+      nodes: found.nodes.map((node) => [node.name, node.opcode, node.target,
+        node.inputs.filter((name) => numbers.has(name)).map((name) => numbers.get(name)), node.value, [node.file, node.line], node.module]),
+      labels: Object.fromEntries(own.filter(([, words]) => words)),
+      parameters: own.filter(([name, , isParameter]) => isParameter && numbers.has(name)).map(([name]) => numbers.get(name)),
+    };
+  };
+
   let started;
   const start = () => {
     started ??= (async () => {
-      graphs = await data("graphs");
+      const { graphs: shown, stages, generated } = await data("graphs");
+      const of = (all, item) => all.filter((each) => each.graph_index === item.index);
+      graphs = shown.map((item) => ({
+        ...item,
+        stages: [...of(stages, item).map((found) => stageOf(found, item.inputs)),
+          ...of(generated, item).map(({ stage, code, kernels }) => ({ stage: "generated", of: stage, code, kernels }))],
+      }));
       if (!graphs.length) return;
       for (const item of graphs) select.append(make("option", { text: `${item.id} ${item.name}`, attributes: { value: item.index } }));
       box.replaceChildren(make("div", { className: "viewer" }, make("div", { className: "head" }, select, flow, views, parameters, search), folded, body));
@@ -437,11 +458,11 @@
   whenSeen(box, start);
 
   /** Show a graph, and the nodes of a line when one is given. */
-  const openGraph = async (index, anchor) => {
+  const openGraph = async (index, line) => {
     await start();
     setGraph(index);
-    if (anchor && stage?.nodes) {
-      found = new Set(stage.nodes.flatMap(([, , , , , where], number) => (where?.[2] === anchor ? [number] : [])));
+    if (line && stage?.nodes) {
+      found = new Set(stage.nodes.flatMap(([, , , , , where], number) => (anchor(...where) === line ? [number] : [])));
       view = "drawn";
       show();
     }

@@ -8,12 +8,12 @@
 
   const table = (guards) => {
     const body = make("tbody");
-    for (const [kind, expression, expected, text, where, hint] of guards.slice(0, ROWS)) {
+    for (const { kind, expression, expected, guard: text, location, hint } of guards.slice(0, ROWS)) {
       const cell = make("td", {}, make("code", { text: expression }));
       if (expected !== null) cell.append(` is ${expected}`);
       if (hint) cell.append(make("div", { className: "dim", text: hint }));
       body.append(make("tr", { attributes: { title: text } }, make("td", { text: kind ?? "", className: "dim mono" }), cell,
-        make("td", {}, place(where))));
+        make("td", {}, location ? place(location.file, location.line) : "")));
     }
     const shown = make("table", {}, body);
     if (guards.length <= ROWS) return [shown];
@@ -24,8 +24,11 @@
   const branch = (part, isOpen, wanted) => {
     const summary = make("summary", {}, make("code", { text: part.label }));
     if (part.times > 1) summary.append(` ×${part.times}`);
-    summary.append(make("span", { className: "dim", text: ` ${part.count * part.times} guard${part.count * part.times === 1 ? "" : "s"}` }));
-    if (part.us !== null) summary.append(make("span", { className: "us", text: ` ${duration(part.us)}` }));
+    const count = size(part) * part.times;
+    summary.append(make("span", { className: "dim", text: ` ${count} guard${count === 1 ? "" : "s"}` }));
+    // Of folded parts, what all cost together, if each was measured.
+    const isMeasured = part.costs_us.length === part.times && !part.costs_us.includes(null);
+    if (isMeasured) summary.append(make("span", { className: "us", text: ` ${duration(part.costs_us.reduce((sum, us) => sum + us))}` }));
     const details = make("details", { className: "part" }, summary);
     let isFilled = false;
     const fill = () => {
@@ -42,6 +45,7 @@
     }
     return details;
   };
+  const size = (part) => part.guards.length + part.parts.reduce((sum, inner) => sum + size(inner) * inner.times, 0);
   const holds = (part, wanted) => part.guards.some(wanted) || part.parts.some((inner) => holds(inner, wanted));
   const tally = (part, wanted) =>
     part.guards.filter(wanted).length + part.parts.reduce((sum, inner) => sum + tally(inner, wanted), 0);
@@ -57,7 +61,7 @@
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = words.length
       ? (guard) => {
-          const text = `${guard[0] ?? ""} ${guard[1]} ${guard[2] ?? ""} ${guard[3]}`.toLowerCase();
+          const text = `${guard.kind ?? ""} ${guard.expression} ${guard.expected ?? ""} ${guard.guard}`.toLowerCase();
           return words.every((word) => text.includes(word));
         }
       : null;
