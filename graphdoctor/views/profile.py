@@ -42,14 +42,13 @@ from graphdoctor.views.parts import (
     Row,
     Rows,
     Section,
-    Show,
     Span,
     Table,
     Verdict,
     View,
     cell_line,
 )
-from graphdoctor.views.words import base_name, run_title, setting_rows, unknown_section
+from graphdoctor.views.words import base_name, repeated_text, run_title, setting_rows, unknown_section
 
 _FEW = 10
 """Rows of a table, unless all are wanted."""
@@ -259,24 +258,20 @@ def _rest(report: ProfileReport) -> Iterator[Row]:
 
 
 def _modules(report: ProfileReport) -> Iterator[Table]:
-    """The modules that take the most time, in the order of their paths; not those whose time is an inner one's."""
+    """The modules, the costliest first; not those whose time is an inner one's."""
     inner: dict[str, float] = {}
     for module in report.modules:
         outer = module.path.rpartition(".")[0]
         inner[outer] = max(inner.get(outer, 0.0), _module_us(module))
     own = [each for each in report.modules if each.path and _module_us(each) > inner.get(each.path, 0.0)]
-    few = [module for module in own if module in sorted(own, key=lambda module: -_module_us(module))[:_FEW]]
     headings = (Column("share"), *_phases(report), Column("module", is_number=False))
     call_us = report.call_us.median if report.call_us is not None else math.inf
-    forms: list[tuple[Show, list[ProfiledModule]]] = [("short", few), ("long", own)]
-    if len(few) == len(own):
-        forms = [("always", own)]
-    for show, modules in forms if len(few) > 1 else ():
-        rows = (
-            (_share(_module_us(each) / call_us), *_times(report, each), Cell(Span(each.path, "code")))
-            for each in modules
-        )
-        yield Table(headings, tuple(rows), "module", label="Modules", show=show)
+    rows = (
+        (_share(_module_us(each) / call_us), *_times(report, each), Cell(Span(each.path, "code")))
+        for each in sorted(own, key=_module_us, reverse=True)
+    )
+    if len(own) > 1:
+        yield Table(headings, tuple(rows), "module", _FEW, "Modules")
 
 
 def _module_us(module: ProfiledModule) -> float:
@@ -367,15 +362,10 @@ def _fusion_text(fusion: Fusion) -> str:
 def _memory(memory: MemoryUse, files: words.Files) -> Iterator[Row]:
     """What is kept for the backward pass, what is computed again, and the peak."""
     own = [saved for saved in memory.saved if not saved.is_argument]
-    saved = [_saved_text(each, files) for each in own]
-    head, rest = list(_saved_total(memory, own)), list(_memory_rest(memory, own))
-    forms: list[tuple[Show, list[str]]] = [("always", saved)]
-    if hidden := own[_FEW_SAVED:]:
-        more = counted(sum(each.count for each in hidden), "smaller tensor")
-        forms = [("short", [*saved[:_FEW_SAVED], f"and {more}"]), ("long", saved)]
-    for show, listed in forms:
-        if texts := (*head, *listed, *rest):
-            yield Row("memory", tuple(map(Span, texts)), show=show)
+    saved = tuple(Row(bytes_text(each.bytes) or "unknown", Span(_saved_text(each, files))) for each in own)
+    head, rest = _saved_total(memory, own), _memory_rest(memory)
+    if parts := (*map(Span, head), *((Rows(saved, "tensor", _FEW_SAVED),) if saved else ()), *map(Span, rest)):
+        yield Row("memory", parts)
 
 
 def _saved_total(memory: MemoryUse, own: Sequence[SavedTensor]) -> Iterator[str]:
@@ -397,22 +387,22 @@ def _saved_text(saved: SavedTensor, files: words.Files) -> str:
     place = "" if saved.file is None else f" at {files.place(saved.file, saved.line)}"
     module = f" in {saved.module}" if saved.module else ""
     cheap = ", cheap to compute again" if saved.is_cheap else ""
-    return f"{bytes_text(saved.bytes) or 'unknown size'}  {which}{place}{module}{cheap}"
+    return f"{which}{place}{module}{cheap}"
 
 
-def _memory_rest(memory: MemoryUse, own: Sequence[SavedTensor]) -> Iterator[str]:
+def _memory_rest(memory: MemoryUse) -> Iterator[str]:
     if memory.unlisted_bytes:
         yield f"{bytes_text(memory.unlisted_bytes)}  kept by no known graph, or passed between graphs"
     if memory.recomputed_count:
-        names = [f"{name.removeprefix('aten.')}{f' ×{n}' if n > 1 else ''}" for name, n in memory.recomputed.items()]
-        yield f"{counted(memory.recomputed_count, 'operation')} computed again in the backward pass: {', '.join(names)}"
+        names = repeated_text((name.removeprefix("aten."), count) for name, count in memory.recomputed.items())
+        yield f"{counted(memory.recomputed_count, 'operation')} computed again in the backward pass: {names}"
     if memory.peak_bytes is not None:
         of = {"allocator": " of torch's allocator", "process": " of the whole process", None: ""}[memory.peak_of]
         before = "" if memory.before_bytes is None else f", {bytes_text(memory.before_bytes)} before the call"
         yield f"peak {bytes_text(memory.peak_bytes)}{of}{before}"
     if memory.trial is not None:
         yield _trial_text(memory.trial, memory)
-    elif memory.has_backward and any(saved.is_cheap for saved in own):
+    elif memory.has_backward and any(saved.is_cheap and not saved.is_argument for saved in memory.saved):
         yield "--try tries to keep less"
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, SoFar
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms, TrialCounts
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import counted, duration, factor_text, shortened, without_middle
+from graphdoctor.facts.wording import about_time, counted, duration, factor_text, shortened, without_middle
 from graphdoctor.views.printable import printable
 from graphdoctor.views.words import measured_speed
 
-_MINUTES_FROM_S = 90
-_HOURS_FROM_S = 5400
 _MOST_LETTERS = 60
 _MOST_CHARACTERS = 800
 """Of a line."""
@@ -35,13 +33,8 @@ def left_text(left_s: float | None, *, is_open: bool) -> str:
     """
     if left_s is None or left_s < 1:
         return ""
-    if left_s >= _HOURS_FROM_S:
-        amount = f"{left_s / 3600:.1f} h"
-    elif left_s >= _MINUTES_FROM_S:
-        amount = f"{left_s / 60:.0f} min"
-    else:
-        amount = f"{left_s:.0f} s" if left_s < 10 else f"{round(left_s / 5) * 5} s"
-    return f"{'at least' if is_open else 'about'} {amount} left"
+    rounded = left_s if left_s < 10 else 5 * round(left_s / 5)
+    return f"{'at least' if is_open else 'about'} {about_time(rounded)} left"
 
 
 def decided_text(trial: DecidedTrial, counts: TrialCounts) -> str:

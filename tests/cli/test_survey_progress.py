@@ -107,7 +107,7 @@ def test_the_time_that_is_left_is_unknown_before_the_first_piece(now: list[float
     assert shown(board, 80) == [f"{'':26} 0 of 10 · 0:05 so far"]
     board.finished(row())
     now[0] += 15
-    assert shown(board, 80)[0].endswith("1 of 10 · 0:20 so far · about 30 s left")
+    assert shown(board, 80)[0].endswith("1 of 10 · 0:20 so far · about 30 seconds left")
     now[0] += 3600
     assert shown(board, 80)[0].endswith("1 of 10 · 1:00:20 so far")
 

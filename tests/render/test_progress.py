@@ -12,8 +12,8 @@ from tests.each import for_each
 
 @for_each("left_s, is_open, says", [
         (None, True, ""), (0.0, True, ""), (-3.0, False, ""), (0.4, False, ""),
-        (1.0, False, "about 1 s left"), (9.4, True, "at least 9 s left"),
-        (18.0, False, "about 20 s left"), (88.0, False, "about 90 s left"), (150.0, True, "at least 2 min left"),
+        (1.0, False, "about 1 second left"), (9.4, True, "at least 9 seconds left"),
+        (18.0, False, "about 20 seconds left"), (88.0, False, "about 2 minutes left"), (150.0, True, "at least 2 minutes left"),
     ])  # fmt: skip
 def test_the_rest_is_an_estimate_and_never_negative(left_s: float | None, is_open: bool, says: str) -> None:
     assert left_text(left_s, is_open=is_open) == says
@@ -26,8 +26,8 @@ SEVERAL = DecidedTrial(2, "Nest", (*NEST.verdicts, ("model.py:5", "no effect"), 
 def test_a_line_says_what_has_begun_and_each_verdict_once() -> None:
     timing = TrialCounts(8, 8, timing=2, timings=3, is_open=False)
     said = {
-        "trial 3 of 8 · at least 20 s left": counts_text(TrialCounts(3, 8), 21.0),
-        "trial 8 of 8 · timing 2 of 3 · about 20 s left": counts_text(timing, 21.0),
+        "trial 3 of 8 · at least 20 seconds left": counts_text(TrialCounts(3, 8), 21.0),
+        "trial 8 of 8 · timing 2 of 3 · about 20 seconds left": counts_text(timing, 21.0),
         "trial 8 of 8 · timing 2 of 3": counts_text(timing),
         "trial 2 of 8 · verified · model.py:3 · Nest": decided_text(NEST, TrialCounts(2, 8)),
         "trial 2 of 5 · verified under eager · model.py:3 · Nest": decided_text(

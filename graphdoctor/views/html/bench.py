@@ -138,22 +138,16 @@ def _start_text(start: _Start, variant: Variant, eager: Variant) -> str:
 def _calls_axis(starts: Sequence[_Start], call_s: float) -> Axis:
     """An axis on which every crossing can be seen."""
     crossings = [float(max(start.calls, 1)) for start in starts if start.calls is not None]
-    low, high = 0.0, max(2.5 * max(start.compile_s for start in starts) / call_s, 10.0)
-    is_log = bool(crossings) and max(crossings) / min(crossings) > _FAR_APART
-    if is_log:
-        low, high = max(min(crossings) / 10, 1.0), max(crossings) * 4
-    elif crossings:
-        high = max(crossings) * 1.6
-    return Axis(low, high, is_log=is_log, name="calls", text=lambda calls: about_count(round(calls)))
+    ends = [0.0, max(2.5 * max(start.compile_s for start in starts) / call_s, 10.0)]
+    if crossings:
+        low, high = min(crossings), max(crossings)
+        ends = [max(low / 10, 1.0), high * 4] if high / low > _FAR_APART else [0.0, high * 1.6]
+    return axis_of(ends, "calls", lambda calls: about_count(round(calls)), far_apart=_FAR_APART)
 
 
 def _time_axis(shown: Sequence[_Start], x: Axis) -> Axis:
-    least, most = min(one.after(x.low) for one in shown), max(one.after(x.high) for one in shown)
-    if x.is_log:
-        low, high = least if least > 0 else most / 1e6 or 1e-9, most * 1.2 or 1.0
-    else:
-        low, high = 0.0, most * 1.04 or 1.0
-    return Axis(low, high, is_log=x.is_log, name="time in all", text=words.round_time_text)
+    ends = [min(one.after(x.low) for one in shown), max(one.after(x.high) for one in shown)]
+    return axis_of(ends if x.is_log else [0.0, ends[1]], "time in all", words.round_time_text, far_apart=1.0)
 
 
 # Several sizes.
