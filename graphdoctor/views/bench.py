@@ -86,10 +86,10 @@ def _parts(report: BenchReport) -> Iterator[Block]:
     if measured := _measured_text(report, variants):
         yield Note(Span(measured), "dim")
     yield from sizes
-    if figures := tuple(_figures(variants, best)):
+    gains = _gains_table(variants, best)
+    if figures := tuple(_figures(gains, best)):
         yield Figures(figures, show="long")
-    tables = (_gains_table(variants, best), _runs_table(report, variants))
-    yield Section("Variants", (*tables, *speed_drawing(variants)))
+    yield Section("Variants", (gains, _runs_table(report, variants), *speed_drawing(variants)))
     yield Section("When compiling pays", payoff_drawing(variants, best), "Payoff")
     held = tuple(row for finding, names in _findings(variants) for row in finding_rows(finding, names))
     yield Section("What holds variants back", (Rows(held, "finding"),), "Reasons")
@@ -114,21 +114,12 @@ def _measured_text(report: BenchReport, variants: Sequence[Variant]) -> str:
     return " · ".join(parts)
 
 
-def _figures(variants: Sequence[Variant], name: str | None) -> Iterator[Figure]:
-    """The figures of the best variant; nothing if it is eager mode."""
-    best = next((one for one in variants[1:] if one.name == name), None)
-    eager = variants[0]
-    if best is None:
-        return
-    speedup, compiled, pays = _speedup(best), _compile(best), _pays_off(best)
-    yield Figure("speed-up", plain_text(speedup.text), plain_text(speedup.detail))
-    if eager.call_us is not None and best.call_us is not None:
-        before, after = time_text(eager.call_us.median), time_text(best.call_us.median)
-        yield Figure("call", f"{before} → {after}", "eager → compiled")
-    warm = f"{plain_text(compiled.detail)} start" if compiled.detail else ""
-    yield Figure("compile", plain_text(compiled.text), warm)
-    calls = best.break_even_calls
-    yield Figure("pays off after", plain_text(pays.text), "" if calls is None else measures.calling_text(calls, eager))
+def _figures(gains: Table, best: str | None) -> Iterator[Figure]:
+    """What the table says of the best variant; nothing if it is eager mode."""
+    for row in gains.rows if best != EAGER else ():
+        if plain_text(row[0].text) == best:
+            for column, cell in zip(gains.columns[1:], row[1:], strict=True):
+                yield Figure(plain_text(column.heading), plain_text(cell.text), plain_text(cell.detail), cell.tone)
 
 
 # The tables.

@@ -420,15 +420,32 @@ def failures(rows: Iterable[SurveyRow]) -> list[Failure]:
 
     Errors are the same if they differ only in numbers and in words that hold the target's own name.
     """
-    groups: dict[tuple[object, ...], list[tuple[SurveyRow, list[str]]]] = {}
+    groups: dict[tuple[SurveyStatus, SurveyStage | None, str | None, str], list[SurveyRow]] = {}
     for row in rows:
-        if row.is_passed:
-            continue
-        parts = _pieces_of(failure_text(row) or "", _own_name(row))
-        key = row.status, row.stage, row.error_type, tuple(_pattern(parts, _own_name(row)))
-        groups.setdefault(key, []).append((row, parts))
-    found = [_failure(together) for together in groups.values()]
+        if not row.is_passed:
+            groups.setdefault((row.status, row.stage, row.error_type, _pattern(row)), []).append(row)
+    found = []
+    for (status, stage, _, pattern), own in groups.items():
+        texts = {failure_text(row) for row in own}
+        found.append(Failure(status, stage, texts.pop() if len(texts) == 1 else pattern, tuple(own)))
     return sorted(found, key=lambda failure: (not failure.rows[0].is_judged, -len(failure.targets)))
+
+
+def _pattern(row: SurveyRow) -> str:
+    """Its error, with a sign for the target's own name, which is the last part of it, and for numbers."""
+    name = re.split(r"[/:]", row.name)[-1]
+    letters = _letters(name)
+
+    def shown(word: re.Match[str]) -> str:
+        is_own = word[0] == name or (len(letters) >= _LEAST_NAME and letters in _letters(word[0]))
+        return _OTHER if is_own or _NUMBER.fullmatch(word[0]) else word[0]
+
+    words = rf"(?<!\w){re.escape(name)}(?!\w)|\w+" if name else r"\w+"
+    return re.sub(words, shown, failure_text(row) or "")
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]", "", text).casefold()
 
 
 def failure_text(row: SurveyRow) -> str | None:
@@ -438,35 +455,6 @@ def failure_text(row: SurveyRow) -> str | None:
         return None if row.is_passed else kind
     text = shortened(row.error, _MOST_CHARACTERS)
     return text if kind is None or kind in text else f"{kind}: {text}"
-
-
-def _own_name(row: SurveyRow) -> str:
-    """What errors call the target: the last part of its name."""
-    return re.split(r"[/:]", row.name)[-1]
-
-
-def _pieces_of(text: str, name: str) -> list[str]:
-    """The target's name, words, and what is between them."""
-    return re.findall(rf"(?<!\w){re.escape(name)}(?!\w)|\w+|\W" if name else r"\w+|\W", text)
-
-
-def _pattern(parts: Sequence[str], name: str) -> Iterator[str]:
-    """What errors of other targets must share with it."""
-    letters = _letters(name)
-    for part in parts:
-        is_own = part == name or (len(letters) >= _LEAST_NAME and letters in _letters(part))
-        yield _OTHER if is_own or _NUMBER.fullmatch(part) else part
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"[\W_]", "", text).casefold()
-
-
-def _failure(together: Sequence[tuple[SurveyRow, list[str]]]) -> Failure:
-    first = together[0][0]
-    columns = zip(*(parts for _, parts in together), strict=True)
-    error = "".join(column[0] if len(set(column)) == 1 else _OTHER for column in columns)
-    return Failure(first.status, first.stage, error or None, tuple(row for row, _ in together))
 
 
 def outcome_text(status: SurveyStatus, stage: SurveyStage | None) -> str:
