@@ -13,7 +13,8 @@ from tests.each import for_each
 @for_each("left_s, is_open, says", [
         (None, True, ""), (0.0, True, ""), (-3.0, False, ""), (0.4, False, ""),
         (1.0, False, "about 1 second left"), (9.4, True, "at least 9 seconds left"),
-        (18.0, False, "about 20 seconds left"), (88.0, False, "about 2 minutes left"), (150.0, True, "at least 2 minutes left"),
+        (18.0, False, "about 20 seconds left"), (88.0, False, "about 2 minutes left"),
+        (150.0, True, "at least 2 minutes left"),
     ])  # fmt: skip
 def test_the_rest_is_an_estimate_and_never_negative(left_s: float | None, is_open: bool, says: str) -> None:
     assert left_text(left_s, is_open=is_open) == says
