@@ -6,13 +6,14 @@ take less time to compile, with an empty cache, and the call must not take longe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphdoctor.facts.fixes import ColdCompile, Verdict, deciding
 from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.log import TrialLog
 from graphdoctor.fixes.patch import Candidate, Options, with_fixes
+from graphdoctor.fixes.run_changes import call_fix
 from graphdoctor.fixes.trials import State, Trials, UserBackend
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS, Judgment
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -88,15 +89,8 @@ def regional_options(observed: Observed, selection: Selection) -> Options | None
     for finding in observed.diagnosis.findings:
         if finding.code == REPEATED_BLOCKS and selection.keeps(finding):
             (suggested,) = finding.fixes
-            fix = Candidate(
-                title=suggested.title,
-                kind="call",
-                is_safe=suggested.is_safe,
-                targets=(finding.fingerprint,),
-                change=RunChange(regional=True),
-                snippet=suggested.snippet,
-                place=suggested.place,
-            )
+            fix = call_fix("", suggested.title, RunChange(regional=True), snippet=suggested.snippet)
+            fix = replace(fix, is_safe=suggested.is_safe, targets=(finding.fingerprint,), place=suggested.place)
             return Options(finding, (fix,))
     return None
 

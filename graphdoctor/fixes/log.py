@@ -71,7 +71,6 @@ class TrialLog:
         self._entries: list[_Entry] = []
         self._settled: set[tuple[_Place, str]] = set()
         self._repeated: set[tuple[_Place, str]] = set()
-        self._reasons: dict[_Place, str] = {}
         self._declined: dict[_Place, str] = {}
         self.declined: dict[str, str] = {}
 
@@ -102,10 +101,7 @@ class TrialLog:
 
     def note_untried(self, finding: Finding, fix: Candidate, state: State, number: int, cause: UntriedCause) -> None:
         """Note a fix that wasn't tried, and why."""
-        reason = _UNTRIED[cause]
-        entry = self._add(finding, fix, state, number)
-        entry.update(untried_cause=cause, reason=reason)
-        self._reasons[entry.place] = f'"{fix.title}" wasn\'t tried: {reason}'
+        self._add(finding, fix, state, number).update(untried_cause=cause, reason=_UNTRIED[cause])
 
     def note(
         self,
@@ -134,7 +130,6 @@ class TrialLog:
             compared=compared_with_eager(after.recording),
         )
         self._settled.add(entry.mark)
-        self._reasons[entry.place] = _outcome(entry.tried)
 
     def _add(self, finding: Finding, fix: Candidate, state: State, number: int) -> _Entry:
         told = fix.tried(
@@ -208,10 +203,8 @@ class TrialLog:
             entry.update(is_applied=False)
             if verdict is None:
                 self._settled.discard(entry.mark)
-                continue
-            if entry.tried.verdict != verdict:
+            elif entry.tried.verdict != verdict:
                 entry.update(verdict=verdict, reason=reason, backend=backend or entry.tried.backend)
-            self._reasons[entry.place] = _outcome(entry.tried)
 
     def doubt_unapplied(self, backend: str) -> None:
         """Note that fixes which worked in their trials, but aren't applied, were never run under the user's backend."""
@@ -220,7 +213,6 @@ class TrialLog:
             if entry.mark not in applied and entry.tried.verdict in WORKING:
                 reason = f"it works under {entry.tried.backend}, but wasn't run under {backend}"
                 entry.update(verdict="unproven", reason=reason)
-                self._reasons[entry.place] = _outcome(entry.tried)
 
     def add_times(self, fix: Candidate, times: tuple[PairedTime, ...]) -> None:
         """Note the times of an applied fix."""
@@ -244,14 +236,16 @@ class TrialLog:
 
     def _reason(self, place: _Place) -> str:
         declined = self._declined.get(place)
+        tried = [entry.tried for entry in self._entries if entry.place == place]
         # A fix that contains the break says more than what didn't help.
-        applied = (entry.tried for entry in self._entries if entry.place == place and entry.tried.is_applied)
-        tried = next(map(_outcome, applied), self._reasons.get(place))
+        telling = next((fix for fix in tried if fix.is_applied), tried[-1] if tried else None)
         parts = [f"no edit: {declined}"] if declined else []
-        return "; ".join([*parts, *([tried] if tried else [])]) or _NO_FIX
+        return "; ".join([*parts, *([_outcome(telling)] if telling else [])]) or _NO_FIX
 
 
 def _outcome(fix: TriedFix) -> str:
+    if fix.untried_cause is not None:
+        return f'"{fix.title}" wasn\'t tried: {fix.reason}'
     because = f", {fix.reason}" if fix.reason else ""
     return f'"{fix.title}": {fix.verdict}{because}'
 

@@ -17,8 +17,8 @@ from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.fixes.patch import Candidate, FileChange, Options
 from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import recipes_for
-from graphdoctor.fixes.run_changes import START, cuda_graph_fixes, recompile_fixes, setting_fix
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from graphdoctor.fixes.run_changes import call_fix, cuda_graph_fixes, recompile_fixes, setting_fix
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if
 from graphdoctor.fixes.verdicts import BREAK, CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
@@ -45,29 +45,18 @@ class Sources:
         self._program = program
         self.root = root
         self._originals = originals
-        self._parsed: dict[Path, SourceFile | str] = {}
+        self._parsed: dict[Path, SourceFile] = {}
 
     def file_of(self, finding: Finding) -> SourceFile:
         """The file that a finding is in."""
         path = self.root / finding.location.file
         if path not in self._parsed:
-            self._parsed[path] = self._parse(path)
-        source = self._parsed[path]
-        if isinstance(source, str):
-            raise DeclinedError(source)
-        if not _is_line(source, finding):
-            raise DeclinedError(f"{path.name} changed since the run")
-        return source
-
-    def _parse(self, path: Path) -> SourceFile | str:
-        try:
             known = self._program.content.get(path, self._originals.get(path))
             source = SourceFile.read(path) if known is None else SourceFile.parse(path, known)
-        except DeclinedError as error:
-            return error.reason
-        if known is None:
-            self._originals[path] = source.content
-        return source
+            self._originals.setdefault(path, source.content)
+            self._parsed[path] = source
+        decline_if(not _is_line(self._parsed[path], finding), f"{path.name} changed since the run")
+        return self._parsed[path]
 
 
 def _is_line(source: SourceFile, finding: Finding) -> bool:
@@ -178,16 +167,9 @@ def _wrapper(finding: Finding, root: Path) -> Candidate | None:
     module = ".".join(parts)
     name = f"{module}.{location.function}"
     lines = f"import {module}\n{name} = torch.compiler.disable({name})"
-    return Candidate(
-        title=f"Keep `{location.function}` of {location.package} outside the compiled function",
-        kind="call",
-        is_safe=True,
-        targets=(finding.fingerprint,),
-        change=RunChange(setup=(lines,)),
-        snippet=lines,
-        place=START,
-        contains=True,
-    )
+    title = f"Keep `{location.function}` of {location.package} outside the compiled function"
+    fix = call_fix("", title, RunChange(setup=(lines,)), snippet=lines)
+    return replace(fix, targets=(finding.fingerprint,), contains=True)
 
 
 def _is_attribute(path: Path, name: str) -> bool:

@@ -28,7 +28,7 @@ from graphdoctor.fixes.patch import Candidate
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
 from graphdoctor.trials.program import RunChange
 
-START = SnippetPlace(where="start")
+_START = SnippetPlace(where="start")
 _RECOMPILE_LIMIT = Setting(name="torch._dynamo.config.recompile_limit", value=64)
 _DYNAMIC_MODULE_INTS = Setting(name="torch._dynamo.config.allow_unspec_int_on_nn_module", value=True)
 _SCALARS_IN_GRAPH = Setting(name="torch._dynamo.config.capture_scalar_outputs", value=True)
@@ -113,11 +113,11 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
                 reason = "torch compiles sizes 0 and 1 on their own, whatever is marked"
             found.untried.append(UntriedChange(expression=change.expression, reason=reason))
     if any(change.kind in ("size", "relation", "rank") for change, _ in changes):
-        found.dynamic = _call(
+        found.dynamic = call_fix(
             "dynamic=True", "Compile with dynamic shapes", RunChange(dynamic=True), snippet="dynamic=True"
         )
     if changes:
-        found.warm_up = _call("warm-up", "Make each kind of call once before it counts", RunChange(warm_up=True))
+        found.warm_up = call_fix("warm-up", "Make each kind of call once before it counts", RunChange(warm_up=True))
     if any(compile_.outcome == "limit" for compile_ in recording.compiles):
         found.higher_limit = setting_fix(_RECOMPILE_LIMIT, "Raise the recompile limit")
     return found
@@ -159,13 +159,13 @@ def _for_change(change: GuardChange, *, is_argument: bool) -> Candidate | None:
         # Replacing an attribute would take a copy of its object, which the call may change.
         case "number" if is_argument and not is_attribute(source):
             code = f"{name} = torch.tensor({name})"
-            fix = _call(
+            fix = call_fix(
                 f"tensor {name}", f"Pass `{name}` as a tensor", RunChange(tensors=(source,)), value, snippet=code
             )
             return replace(fix, is_safe=False)
         case "stride" if is_argument and not is_attribute(source):
             title, code = f"Make `{name}` contiguous before the call", f"{name} = {name}.contiguous()"
-            return _call(f"contiguous {name}", title, RunChange(contiguous=(source,)), value, snippet=code)
+            return call_fix(f"contiguous {name}", title, RunChange(contiguous=(source,)), value, snippet=code)
         case "size" if is_module_tensor(source):
             return setting_fix(_DYNAMIC_PARAMETERS, "Let torch make sizes of parameters dynamic", addresses=(value,))
         case _:
@@ -180,14 +180,15 @@ def setting_fix(setting: Setting, title: str, *, is_safe: bool = True, **more: A
         is_safe=is_safe,
         change=RunChange(settings=(setting,)),
         snippet=setting.code,
-        place=START,
+        place=_START,
         drops_output=setting.drops_output,
         name=setting.name.rpartition(".")[2],
         **more,
     )
 
 
-def _call(name: str, title: str, change: RunChange, *addresses: str, snippet: str | None = None) -> Candidate:
+def call_fix(name: str, title: str, change: RunChange, *addresses: str, snippet: str | None = None) -> Candidate:
+    """A fix that changes how the target is compiled or called."""
     return Candidate(
         title=title,
         kind="call",
@@ -206,7 +207,7 @@ def _place_of(change: RunChange) -> SnippetPlace:
     if change.marks or change.static or change.buffers:
         return SnippetPlace(where="first_call")
     is_each = change.tensors or change.contiguous or change.on_device
-    return SnippetPlace(where="each_call") if is_each else START
+    return SnippetPlace(where="each_call") if is_each else _START
 
 
 def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:
@@ -217,7 +218,7 @@ def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:
             marks.append((change.source, dim))
     places = [f"{expression(source)} {dim}" for source, dim in marks]
     more = len(places) - _MAX_NAMED
-    return _call(
+    return call_fix(
         "mark_dynamic " + ", ".join(places[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else ""),
         f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the call",
         RunChange(marks=tuple(marks)),
@@ -233,7 +234,7 @@ def cuda_graph_fixes(skip: CudaGraphSkip, recording: Recording) -> Iterator[Cand
     elif skip.kind == "cpu_device":
         yield from _for_cpu_tensors(recording)
     elif skip.kind == "dynamic_shapes":
-        yield _call(
+        yield call_fix(
             "dynamic=False", "Compile without dynamic shapes", RunChange(dynamic=False), snippet="dynamic=False"
         )
 
@@ -249,10 +250,10 @@ def _for_mutation(recording: Recording) -> Iterator[Candidate]:
     marks = [f"torch._dynamo.mark_static_address({name})" for name in written]
     pronoun, tensors = ("it", "a tensor") if len(written) == 1 else ("them", "tensors")
     title = f"Mark {names(written)} as static, and pass the same {tensors.removeprefix('a ')} in each call"
-    yield _call("mark_static_address", title, RunChange(static=sources), *written, snippet="\n".join(marks))
+    yield call_fix("mark_static_address", title, RunChange(static=sources), *written, snippet="\n".join(marks))
     title = f"Write {names(written)} into {tensors} that you keep, and pass {pronoun} in each call"
     copies = [f"{name} = {name}.clone()" for name in written]
-    fix = _call("buffer", title, RunChange(buffers=sources), *written, snippet="\n".join([*copies, *marks]))
+    fix = call_fix("buffer", title, RunChange(buffers=sources), *written, snippet="\n".join([*copies, *marks]))
     yield replace(fix, is_safe=False)
 
 
@@ -267,7 +268,7 @@ def _for_cpu_tensors(recording: Recording) -> Iterator[Candidate]:
         moved = [expression(source) for source in sources]
         code = "\n".join(f'{name} = {name}.to("cuda")' for name in moved)
         title = f"Move {names(moved)} to the GPU before the call"
-        yield _call("on the GPU", title, RunChange(on_device=sources), *moved, snippet=code)
+        yield call_fix("on the GPU", title, RunChange(on_device=sources), *moved, snippet=code)
 
 
 def _arguments(sources: Iterable[str], recording: Recording) -> tuple[str, ...]:

@@ -26,45 +26,26 @@ from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, dotted
 
 _COMMENT = "a comment inside it would be lost"
 _ARGUMENTS = "its arguments aren't supported"
-_PARAMETERS = {
-    "interp": ("x", "xp", "fp"),
-    "digitize": ("x", "bins"),
-    "trapezoid": ("y", "x", "dx", "axis"),
-    "trapz": ("y", "x", "dx", "axis"),
-    "nanmean": ("a", "axis"),
-    "nansum": ("a", "axis"),
-    "nanmedian": ("a", "axis"),
-    "nanquantile": ("a", "q", "axis"),
-    "nanpercentile": ("a", "q", "axis"),
-    "nanmax": ("a", "axis"),
-    "nanmin": ("a", "axis"),
-    "select": ("condlist", "choicelist", "default"),
-    "isin": ("element", "test_elements"),
-    "ediff1d": ("ary",),
+_FUNCTIONS = {
+    "interp": ("x xp fp", "_interp({x}, {xp}, {fp})"),
+    "select": ("condlist choicelist | default", ""),
+    "digitize": ("x bins", "{np}.searchsorted({bins}, {x}, side='right')"),
+    "ediff1d": ("ary", "{np}.diff({np}.ravel({ary}))"),
+    "nanmax": (
+        "a | axis",
+        "{np}.nan_to_num({a}, nan=-{np}.inf, posinf={np}.inf, neginf=-{np}.inf).max({axis=})",
+    ),
+    "nanmin": ("a | axis", "{np}.nan_to_num({a}, nan={np}.inf, posinf={np}.inf, neginf=-{np}.inf).min({axis=})"),
+    "trapezoid": ("y | x dx axis", "torch.trapezoid({y}{, x}{, dx=}{, dim=})"),
+    "trapz": ("y | x dx axis", "torch.trapezoid({y}{, x}{, dx=}{, dim=})"),
+    "isin": ("element test_elements", "torch.isin({element}, {test_elements})"),
+    "nanmean": ("a | axis", "torch.nanmean({a}{, dim=})"),
+    "nansum": ("a | axis", "torch.nansum({a}{, dim=})"),
+    "nanmedian": ("a | axis", "torch.nanquantile({a}, 0.5{, dim=})"),
+    "nanquantile": ("a q | axis", "torch.nanquantile({a}, {q}{, dim=})"),
+    "nanpercentile": ("a q | axis", "torch.nanquantile({a}, {q} / 100{, dim=})"),
 }
-"""NumPy functions that torch 2.13 doesn't trace, and the arguments that are supported."""
-
-_REQUIRED = {"interp": 3, "digitize": 2, "nanquantile": 2, "nanpercentile": 2, "select": 2, "isin": 2}
-
-_IN_NUMPY = {
-    "digitize": "{np}.searchsorted({bins}, {x}, side='right')",
-    "ediff1d": "{np}.diff({np}.ravel({ary}))",
-    "nanmax": "{np}.nan_to_num({a}, nan=-{np}.inf, posinf={np}.inf, neginf=-{np}.inf).max({axis=})",
-    "nanmin": "{np}.nan_to_num({a}, nan={np}.inf, posinf={np}.inf, neginf=-{np}.inf).min({axis=})",
-}
-"""The same with NumPy functions that torch traces."""
-
-_IN_TORCH = {
-    "trapezoid": "torch.trapezoid({y}{, x}{, dx=}{, dim=})",
-    "trapz": "torch.trapezoid({y}{, x}{, dx=}{, dim=})",
-    "isin": "torch.isin({element}, {test_elements})",
-    "nanmean": "torch.nanmean({a}{, dim=})",
-    "nansum": "torch.nansum({a}{, dim=})",
-    "nanmedian": "torch.nanquantile({a}, 0.5{, dim=})",
-    "nanquantile": "torch.nanquantile({a}, {q}{, dim=})",
-    "nanpercentile": "torch.nanquantile({a}, {q} / 100{, dim=})",
-}
-"""The same with tensors."""
+"""NumPy functions that torch 2.13 doesn't trace: arguments that are needed | supported, and what does the same."""
 
 _ARRAYS = ("a", "x", "y", "element", "test_elements")
 _OPTIONAL = {"{, x}": ("x", ", {x}"), "{, dx=}": ("dx", ", dx={dx}"), "{, dim=}": ("axis", ", dim={axis}"),
@@ -96,30 +77,30 @@ def numpy_to_torch(place: Place) -> Edit:
     source = place.source
     call = place.pointed_call(lambda node: source.dotted_name(node).startswith("numpy."), "a call to a NumPy function")
     name, code = source.dotted_name(call).removeprefix("numpy."), source.code(call.func)
-    decline_if(name not in _PARAMETERS, f"there is no known torch version of `{code}`")
+    decline_if(name not in _FUNCTIONS, f"there is no known torch version of `{code}`")
     decline_if(has_comment(call), _COMMENT)
-    given = _given(call, name)
+    parameters, template = _FUNCTIONS[name]
+    given = _given(call, parameters)
     if name == "interp":
         decline_if(isinstance(given["x"], cst.BaseNumber), "it interpolates a single number")
         title = f"Use `_interp`, which uses torch operations, in place of `{code}`"
-        return place.edit(title, _with_interp(source, call, expression("_interp({x}, {xp}, {fp})", **given)))
+        return place.edit(title, _with_interp(source, call, expression(template, **given)))
     module = source.code(call.func.value) if isinstance(call.func, cst.Attribute) else "numpy"
-    if name in _IN_TORCH:
-        result = _in_torch(name, given)
+    if template.startswith("torch."):
+        result = _in_torch(template, given)
         change = _taken(source, call, result)
     else:
-        is_choice = name == "select"
-        result = _selected(module, given) if is_choice else _filled(_IN_NUMPY[name].replace("{np}", module), given)
+        result = _filled(template.replace("{np}", module), given) if template else _selected(module, given)
         change = call, result
     head = source.code(result.func if isinstance(result, cst.Call) else result).partition("(")[0]
     return place.edit(f"Use `{head}` in place of `{code}`", change)
 
 
-def _given(call: cst.Call, name: str) -> _Given:
+def _given(call: cst.Call, parameters: str) -> _Given:
     """Arguments by name; those that are None, the default, are left out."""
-    parameters = _PARAMETERS[name]
-    found = by_name(call.args, parameters, _ARGUMENTS)
-    decline_if(not set(parameters[: _REQUIRED.get(name, 1)]) <= set(found), _ARGUMENTS)
+    required = parameters.partition("|")[0].split()
+    found = by_name(call.args, parameters.replace("|", "").split(), _ARGUMENTS)
+    decline_if(not found.keys() >= set(required), _ARGUMENTS)
     return {key: value for key, value in found.items() if dotted(value) != "None"}
 
 
@@ -142,13 +123,12 @@ def _selected(module: str, given: _Given) -> cst.BaseExpression:
     return result
 
 
-def _in_torch(name: str, given: _Given) -> cst.BaseExpression:
-    is_quantile = "nanquantile" in _IN_TORCH[name]
+def _in_torch(template: str, given: _Given) -> cst.BaseExpression:
     has_axes = isinstance(given.get("axis"), cst.Tuple)
-    decline_if({"x", "dx"} <= given.keys() or (has_axes and is_quantile), _ARGUMENTS)
-    if "{q}" in _IN_TORCH[name]:
-        decline_if(not isinstance(given.get("q"), cst.Integer | cst.Float), "its quantile isn't a literal number")
-    return _filled(_IN_TORCH[name], {key: _tensor(v) if key in _ARRAYS else v for key, v in given.items()})
+    decline_if({"x", "dx"} <= given.keys() or (has_axes and "nanquantile" in template), _ARGUMENTS)
+    is_number = "{q}" not in template or isinstance(given.get("q"), cst.Integer | cst.Float)
+    decline_if(not is_number, "its quantile isn't a literal number")
+    return _filled(template, {key: _tensor(value) if key in _ARRAYS else value for key, value in given.items()})
 
 
 def _tensor(array: cst.BaseExpression) -> cst.BaseExpression:

@@ -32,7 +32,11 @@ def iterable_to_list(place: Place) -> Edit:
         raise DeclinedError("it's an attribute of another object")
     name = place.source.code(looped)
     made = _made(place.source, looped, name)
-    return place.edit(f"Make `{name}` a list", (made, _as_list(made, name)))
+    function = dotted(made.func) if isinstance(made, cst.Call) else None
+    is_display = isinstance(made, cst.Set | cst.SetComp | cst.GeneratorExp)
+    is_known = is_display or function in {"set", "frozenset", *_ITERATORS}
+    decline_if(not is_known, f"`{name}` isn't created by a set or a built-in iterator")
+    return place.edit(f"Make `{name}` a list", (made, _as_list(made)))
 
 
 def _made(source: SourceFile, looped: cst.Name | cst.Attribute, name: str) -> cst.BaseExpression:
@@ -58,7 +62,7 @@ def _made(source: SourceFile, looped: cst.Name | cst.Attribute, name: str) -> cs
     return only(found, f"the file sets `{name}` more than once")
 
 
-def _as_list(made: cst.BaseExpression, name: str) -> cst.BaseExpression:
+def _as_list(made: cst.BaseExpression) -> cst.BaseExpression:
     match made:
         case cst.Set(elements=elements, lbrace=opened, rbrace=closed):
             left = cst.LeftSquareBracket(opened.whitespace_after.deep_clone())
@@ -68,9 +72,7 @@ def _as_list(made: cst.BaseExpression, name: str) -> cst.BaseExpression:
             return cst.ListComp(element.deep_clone(), loops.deep_clone())
         case cst.Call(func=cst.Name(value="set" | "frozenset" | "iter"), args=[argument]):
             return cst.Call(cst.Name("list"), [argument.deep_clone()])
-        case cst.Call(func=cst.Name(value=function)) if function in {"set", "frozenset", *_ITERATORS}:
-            return expression("list({made})", made=made)
-    raise DeclinedError(f"`{name}` isn't created by a set or a built-in iterator")
+    return expression("list({made})", made=made)
 
 
 @recipe("GD121")
@@ -98,7 +100,7 @@ def list_argument(place: Place) -> Edit:
     ]
     decline_if(not iterators, f"no call in this file passes an iterator as `{name.value}`")
     title = f"Pass a list as `{name.value}` of `{function.name.value}`"
-    return place.edit(title, *((value, _argument_as_list(value)) for value in iterators))
+    return place.edit(title, *((value, _as_list(value)) for value in iterators))
 
 
 def _passed(source: SourceFile, call: cst.Call, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression]:
@@ -116,12 +118,6 @@ def _passed(source: SourceFile, call: cst.Call, function: cst.FunctionDef, name:
 def _is_iterator(value: cst.BaseExpression) -> bool:
     made = _METHODS if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) else _ITERATORS
     return isinstance(value, cst.GeneratorExp) or called(value) in made
-
-
-def _argument_as_list(value: cst.BaseExpression) -> cst.BaseExpression:
-    if isinstance(value, cst.GeneratorExp):
-        return cst.ListComp(value.elt.deep_clone(), value.for_in.deep_clone())
-    return expression("list({value})", value=value)
 
 
 _ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.FloorDivide, cst.Modulo, cst.Power)

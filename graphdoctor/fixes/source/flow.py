@@ -273,24 +273,17 @@ def swallows(item: ast.withitem) -> bool:
     return _SWALLOWS.search(ast.unparse(item.context_expr)) is not None
 
 
-def jumps(statements: Iterable[ast.stmt]) -> Iterator[ast.AST]:
-    """Returns, yields, awaits, and the breaks and continues of loops around the statements."""
-    for statement in statements:
-        yield from _jumps(statement, in_loop=False)
-
-
-def _jumps(node: ast.AST, *, in_loop: bool) -> Iterator[ast.AST]:
-    if isinstance(node, _SCOPES):
-        return
-    if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith):
-        yield node
-    if isinstance(node, ast.Break | ast.Continue) and not in_loop:
-        yield node
-    is_loop = isinstance(node, ast.For | ast.While)
-    for name, value in ast.iter_fields(node):
-        for child in value if isinstance(value, list) else (value,):
-            if isinstance(child, ast.AST):
-                yield from _jumps(child, in_loop=in_loop or (is_loop and name == "body"))
+def jumps(nodes: Iterable[ast.AST], *, in_loop: bool = False) -> Iterator[ast.AST]:
+    """Returns, yields, awaits, and the breaks and continues of loops around the nodes."""
+    for node in nodes:
+        if isinstance(node, _SCOPES):
+            continue
+        is_jump = isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith)
+        if is_jump or (isinstance(node, ast.Break | ast.Continue) and not in_loop):
+            yield node
+        body = node.body if isinstance(node, ast.For | ast.While) else []
+        yield from jumps(body, in_loop=True)
+        yield from jumps((child for child in ast.iter_child_nodes(node) if child not in body), in_loop=in_loop)
 
 
 def _is_used_up(scope: ast.AST, around: ast.AST) -> bool:

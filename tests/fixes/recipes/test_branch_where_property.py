@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.fixes.recipes import branch_where
+from graphdoctor.fixes.recipes.choices import branch_where
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 

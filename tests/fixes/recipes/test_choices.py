@@ -10,7 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes import branch_where, choose_at_return, tuple_where
+from graphdoctor.fixes.recipes.choices import branch_where, choose_at_return, tuple_where
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
 from tests.fixes.recipes.places import outcomes, place_in

@@ -8,7 +8,7 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes import clone_instead_of_deepcopy, create_on_device
+from graphdoctor.fixes.recipes.copies import clone_instead_of_deepcopy, create_on_device
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
 from tests.fixes.recipes.places import outcomes, place_in

@@ -15,7 +15,7 @@ import torch
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes import check_instead_of_raise, drop_empty_check, in_place_where
+from graphdoctor.fixes.recipes.guarded_lines import check_instead_of_raise, drop_empty_check, in_place_where
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
 from tests.fixes.recipes.places import cases, mended, outcomes, place_in

@@ -8,7 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes import bincount_to_scatter, numpy_to_torch, one_hot_classes, sort_in_graph
+from graphdoctor.fixes.recipes.library_calls import bincount_to_scatter, numpy_to_torch, one_hot_classes, sort_in_graph
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
 from tests.fixes.recipes.places import outcomes, place_in

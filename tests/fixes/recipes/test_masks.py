@@ -6,7 +6,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes import mask_without_indexing
+from graphdoctor.fixes.recipes.masks import mask_without_indexing
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
 from tests.fixes.recipes.places import outcomes, place_in

@@ -7,7 +7,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.diagnosis import Location
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes import backward_out_of_region, narrow_lock, own_function, statistics_outside
+from graphdoctor.fixes.recipes.outlined import backward_out_of_region, narrow_lock, own_function, statistics_outside
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
 from tests.fixes.recipes.places import outcomes, place_in

@@ -9,7 +9,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes import RECIPES, guard_output, guard_report, hoist_read
+from graphdoctor.fixes.recipes import RECIPES
+from graphdoctor.fixes.recipes.output import guard_output, guard_report, hoist_read
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import outcomes, place_in, reason_of
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.recipe import Place
-from graphdoctor.fixes.recipes import record_outside
+from graphdoctor.fixes.recipes.record_outside import record_outside
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.each import for_each
 from tests.fixes.recipes.places import finding, outcomes, place_in, reason_of

@@ -12,7 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.fixes.recipes import no_grad_for_inference_mode, remove_disable, remove_graph_break
+from graphdoctor.fixes.recipes.removals import no_grad_for_inference_mode, remove_disable, remove_graph_break
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
 from tests.fixes.recipes.places import outcomes, place_in

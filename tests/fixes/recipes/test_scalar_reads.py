@@ -6,7 +6,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.recipe import Edit, Recipe
-from graphdoctor.fixes.recipes import drop_item, keep_tensor
+from graphdoctor.fixes.recipes.scalar_reads import drop_item, keep_tensor
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
 from tests.fixes.recipes.places import outcomes, place_in

@@ -9,7 +9,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.fixes.recipe import Edit, Place
-from graphdoctor.fixes.recipes import (
+from graphdoctor.fixes.recipes.state import (
     iterable_to_list,
     list_argument,
     local_parameter_to_tensor,
