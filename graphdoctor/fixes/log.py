@@ -55,9 +55,6 @@ class _Entry:
     def mark(self) -> tuple[_Place, str]:
         return self.place, self.fix.title
 
-    def is_about(self, fixes: Sequence[Candidate]) -> bool:
-        return any(self.fix is fix for fix in fixes)
-
     def update(self, **more: object) -> None:
         self.tried = self.tried.model_copy(update=more)
 
@@ -155,7 +152,7 @@ class TrialLog:
     def apply(self, fixes: Sequence[Candidate], number: int) -> None:
         """Note that fixes were applied; those of the round that weren't may be tried once more beside them."""
         for entry in (entry for entry in self._entries if entry.tried.round == number):
-            if entry.tried.verdict in _APPLICABLE and entry.is_about(fixes):
+            if entry.tried.verdict in _APPLICABLE and entry.fix in fixes:
                 entry.update(is_applied=True)
             elif entry.tried.verdict in _REPEATABLE and entry.mark not in self._repeated:
                 self._settled.discard(entry.mark)
@@ -163,7 +160,7 @@ class TrialLog:
 
     def measures_with(self, fix: Candidate) -> Counts | None:
         """What the trial of a fix alone counted; None if it wasn't tried."""
-        return next((entry.tried.after for entry in self._entries if entry.is_about([fix])), None)
+        return next((entry.tried.after for entry in self._entries if entry.fix is fix), None)
 
     def settle_moved(self, state: State) -> None:
         """Note which applied fixes that moved a break are good after all: other fixes removed the new one."""
@@ -176,11 +173,11 @@ class TrialLog:
         """Whether a program has a break that one of its fixes only moved there."""
         left = {finding.fingerprint for finding in state.observed.diagnosis.findings}
         applied = [fix for fix, _ in state.applied]
-        return any(entry.is_about(applied) and left.intersection(entry.instead) for entry in self._entries)
+        return any(entry.fix in applied and left.intersection(entry.instead) for entry in self._entries)
 
     def is_step(self, fix: Candidate) -> bool:
         """Whether a fix is only good together with later ones."""
-        return any(entry.instead and entry.is_about([fix]) for entry in self._entries)
+        return any(entry.instead and entry.fix is fix for entry in self._entries)
 
     def is_unresolved(self, finding: Finding) -> bool:
         """Whether the fixes that are applied for a finding of the untouched program contain or move its break."""
@@ -198,7 +195,7 @@ class TrialLog:
     ) -> None:
         """Note that fixes are no longer applied."""
         for entry in self._entries:
-            if not entry.tried.is_applied or not entry.is_about(fixes):
+            if not entry.tried.is_applied or entry.fix not in fixes:
                 continue
             entry.update(is_applied=False)
             if verdict is None:
@@ -217,7 +214,7 @@ class TrialLog:
     def add_times(self, fix: Candidate, times: tuple[PairedTime, ...]) -> None:
         """Note the times of an applied fix."""
         for entry in self._entries:
-            if entry.tried.is_applied and entry.is_about([fix]):
+            if entry.tried.is_applied and entry.fix is fix:
                 entry.update(times=times)
 
     def left(self, state: State) -> Iterator[LeftFinding]:

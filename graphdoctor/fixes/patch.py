@@ -213,7 +213,7 @@ def _path(path: str) -> str:
     return path + "\t" if " " in path else path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """One thing that can be tried: an edit of a file as the program has it, or a change of the run.
 
@@ -268,7 +268,7 @@ def compatible(fixes: Sequence[Candidate]) -> list[Candidate]:
     for editing in _by_file(fixes):
         _, chosen = _merged([edit for _, edit in editing])
         left_out += [fix for at, (fix, _) in enumerate(editing) if at not in chosen]
-    return [fix for fix in fixes if not any(fix is other for other in left_out)]
+    return [fix for fix in fixes if fix not in left_out]
 
 
 def with_fixes(program: Program, fixes: Sequence[Candidate]) -> Program:

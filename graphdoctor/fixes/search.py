@@ -127,7 +127,7 @@ class _Rounds:
         self._repeated: Options | None = None
         self._number = 0
         self._last: State | None = None
-        self._outweighed: list[Candidate] = []
+        self._outweighed: set[Candidate] = set()
         self._known: list[State] = []
         self.so_far: SearchResult | None = None
 
@@ -237,11 +237,8 @@ class _Rounds:
 
     def _score_alone(self, fix: Candidate, state: State) -> Score:
         measures = self._log.measures_with(fix) or state.observed.measures
-        is_outweighed = state.is_outweighed or self._is_outweighed([fix])
+        is_outweighed = state.is_outweighed or fix in self._outweighed
         return score(measures, mended_count=state.mended_count, is_outweighed=is_outweighed)
-
-    def _is_outweighed(self, fixes: Sequence[Candidate]) -> bool:
-        return any(fix is other for fix in fixes for other in self._outweighed)
 
     def _round(self, state: State, found: Sequence[Options]) -> State | None:
         # Breaks first: a break makes resume functions, and these recompile.
@@ -310,8 +307,7 @@ class _Rounds:
         gain = self._trials.confirmed(state.program, with_fixes(state.program, (fix,)), faster)
         if gain is None:
             return judged
-        if not self._is_outweighed([fix]):
-            self._outweighed.append(fix)
+        self._outweighed.add(fix)
         return replace(judged, verdict=judged.if_faster, reason=f"{judged.reason}; the call is {gain} all the same")
 
     def _join(self, state: State, chosen: Sequence[_Tried]) -> State:
@@ -320,7 +316,7 @@ class _Rounds:
         observed = None
         if len(together) > 1:
             name = f"{self._number}-together"
-            is_outweighed = self._is_outweighed(together)
+            is_outweighed = not self._outweighed.isdisjoint(together)
             observed = self._trials.run_together(together, state, name, is_outweighed=is_outweighed)
         if observed is None:
             # One alone is sure to work; the others are tried again beside it.
@@ -329,10 +325,8 @@ class _Rounds:
         return state.joined(
             together,
             observed,
-            mended_count=sum(
-                trial.verdicts.count("verified") for trial, _ in chosen if any(trial.fix is fix for fix in together)
-            ),
-            is_outweighed=self._is_outweighed(together),
+            mended_count=sum(trial.verdicts.count("verified") for trial, _ in chosen if trial.fix in together),
+            is_outweighed=not self._outweighed.isdisjoint(together),
         )
 
     def _checked_elsewhere(self, best: State) -> Check | None:

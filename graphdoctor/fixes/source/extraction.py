@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,7 +21,7 @@ from graphdoctor.fixes.source.flow import (
     swallows,
     targets,
 )
-from graphdoctor.fixes.source.nodes import alone, assigned, called, calls_in, joined
+from graphdoctor.fixes.source.nodes import alone, called, calls_in
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, need, parsed, walk
 
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
@@ -58,8 +58,16 @@ class Run:
 
     @cached_property
     def parsed(self) -> list[ast.stmt]:
-        """The same as Python's own syntax tree."""
-        return parsed(self.statements)
+        """The same in Python's own syntax tree of the function."""
+        kinds = cst.BaseSmallStatement | cst.BaseCompoundStatement
+        own = [node for node in walk(self.function.body) if isinstance(node, kinds)]
+        same = dict(zip(own, _in_order(self._tree.body), strict=True))
+        nodes = self.suite.body[self.start : self.stop]
+        return [
+            same[small]
+            for node in nodes
+            for small in (node.body if isinstance(node, cst.SimpleStatementLine) else [node])
+        ]
 
     @cached_property
     def flow(self) -> Flow:
@@ -67,23 +75,26 @@ class Run:
         return flow(self.parsed)
 
     @cached_property
-    def _around(self) -> list[tuple[cst.CSTNode, cst.BaseSuite]]:
-        found: list[tuple[cst.CSTNode, cst.BaseSuite]] = []
-        suite = self.suite
-        for node in self.source.parents(self.suite):
-            if node is self.function:
-                break
-            if isinstance(node, cst.BaseSuite):
-                suite = node
-            elif isinstance(node, cst.BaseCompoundStatement):
-                found.append((node, suite))
-        return found
+    def _tree(self) -> ast.FunctionDef | ast.AsyncFunctionDef:
+        return _tree_of(self.function)
 
     @cached_property
-    def _tree(self) -> ast.FunctionDef | ast.AsyncFunctionDef:
-        tree = parsed([self.function])[0]
-        assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)  # it was parsed from one
-        return tree
+    def _around(self) -> list[tuple[ast.AST, list[ast.stmt], list[ast.stmt], list[ast.stmt]]]:
+        """What is around the run, innermost first: its body on the way there, and what is before and after in it."""
+        parents = {child: node for node in ast.walk(self._tree) for child in ast.iter_child_nodes(node)}
+        found: list[tuple[ast.AST, list[ast.stmt], list[ast.stmt], list[ast.stmt]]] = []
+        first: ast.AST = self.parsed[0]
+        last: ast.AST = self.parsed[-1]
+        while first is not self._tree:
+            outer = parents[first]
+            bodies = (value for _, value in ast.iter_fields(outer) if isinstance(value, list))
+            body = next(value for value in bodies if first in value)
+            if isinstance(first, ast.stmt):
+                found.append((outer, body, body[: body.index(first)], body[body.index(last) + 1 :]))  # type: ignore[arg-type]
+            else:
+                found.append((outer, body, [], []))
+            first = last = outer
+        return found
 
     @cached_property
     def local_names(self) -> set[str]:
@@ -99,35 +110,18 @@ class Run:
     def bound_before(self) -> set[str]:
         """Names that are always bound when the run begins."""
         bound = parameter_names(self._tree.args)
-        # From the function's body inward: what comes before in each body, and what entering the next one binds.
-        outwards = list(reversed(self._around))
-        bodies = [self.function.body, *(suite for _, suite in outwards)]
-        for body, step in zip(bodies, [*outwards, None], strict=True):
-            bound |= self._bound_by(_before(body, step[0], 0) if step else _before(body, None, self.start))
-            bound |= _entered(*step) if step else set()
-        return bound
-
-    @staticmethod
-    def _bound_by(statements: Sequence[cst.BaseStatement | cst.BaseSmallStatement]) -> set[str]:
-        bound = flow(parsed(statements)).bound
-        if bound is None:
-            raise DeclinedError("it's never reached")
+        for outer, body, before, _ in reversed(self._around):
+            earlier = flow(before).bound
+            if earlier is None:
+                raise DeclinedError("it's never reached")
+            bound |= _entered(outer, body) | earlier
         return bound
 
     @cached_property
     def read_after(self) -> set[str]:
         """Names that may be read once the run has ended."""
-        found = flow(parsed(self.suite.body[self.stop :])).read_first
-        for node, _ in self._around:
-            found |= _read_next(node)
-            found |= self._read_below(node)
-        return found
-
-    def _read_below(self, node: cst.CSTNode) -> set[str]:
-        suite = self.source.parent(node)
-        if not isinstance(suite, cst.BaseSuite):
-            return set()  # an elif: the code after its if is looked at
-        return flow(parsed(suite.body[suite.body.index(node) + 1 :])).read_first
+        parts = [_read_next(outer) | flow(after).read_first for outer, _, _, after in self._around]
+        return set().union(*parts)
 
     def check(self) -> None:
         """Decline if the run can't be moved."""
@@ -157,10 +151,9 @@ class Run:
         """Names that something reads after the run raised, and that would lack what the run had assigned to them."""
         read: set[str] = set()
         later: set[str] = set()
-        for node, suite in reversed(self._around):
-            later |= self._read_below(node)
-            read |= _read_when_raised(node, suite, later=later)
-            later |= _read_next(node)
+        for outer, body, _, after in reversed(self._around):
+            read |= _read_when_raised(outer, body, later=later)
+            later |= _read_next(outer) | flow(after).read_first
         if isinstance(self.parsed[-1], ast.Assign | ast.AnnAssign | ast.AugAssign):
             return read & flow(self.parsed[:-1]).assigned
         return read & self.flow.assigned
@@ -177,14 +170,10 @@ class Run:
     @cached_property
     def _bound_elsewhere(self) -> set[str]:
         """Local variables that can have a value when the run begins, be it from an earlier turn of a loop."""
-        if any(isinstance(node, cst.For | cst.While) for node, _ in self._around):
+        if any(isinstance(outer, ast.For | ast.AsyncFor | ast.While) for outer, *_ in self._around):
             return self.local_names
-        kept = [*self.suite.body[: self.start], cst.Pass(), *self.suite.body[self.stop :]]
-        if isinstance(self.suite, cst.IndentedBlock):
-            kept[self.start] = cst.SimpleStatementLine([cst.Pass()])
-        rest = self.function.deep_replace(self.suite, self.suite.with_changes(body=kept))
-        tree = parsed([need(rest, cst.FunctionDef, "")])[0]
-        assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)  # it was parsed from one
+        rest = self.function.deep_replace(self.suite, self._with(cst.parse_statement("pass")))
+        tree = _tree_of(need(rest, cst.FunctionDef, ""))
         return self.local_names & (flow(tree.body).assigned | parameter_names(tree.args))
 
     @cached_property
@@ -213,10 +202,14 @@ class Run:
         function = _definition(name, [owner, *parameters] if owner else parameters, self.statements, self.returns)
         if owner is None and isinstance(self.source.parent(self.function), cst.Module):
             function = function.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
-        called = cst.Attribute(cst.Name(owner), cst.Name(name)) if owner else cst.Name(name)
         has_return = any(isinstance(jump, ast.Return) for jump in jumps(self.parsed))
-        call = _call(called, parameters, self.returns, is_last=not self.flow.ends and has_return)
-        caller = self.function.deep_replace(self.suite, self._with(call))
+        called = f"{owner}.{name}" if owner else name
+        call = f"{called}({', '.join(parameters)})"
+        if not self.flow.ends and has_return:
+            call = f"return {call}"
+        elif self.returns:
+            call = f"{', '.join(self.returns)} = {call}"
+        caller = self.function.deep_replace(self.suite, self._with(cst.parse_statement(call)))
         return self.source.changed((self.function, [need(caller, cst.FunctionDef, ""), function]))
 
     def moved_and(self, name: str, change: Callable[[SourceFile, cst.FunctionDef], cst.FunctionDef]) -> bytes:
@@ -242,7 +235,7 @@ class Run:
         decline_if(owner in flow(self._tree.body).assigned, f"the method binds `{owner}` anew")
         return owner
 
-    def _with(self, call: cst.SimpleStatementLine) -> cst.BaseSuite:
+    def _with(self, call: cst.BaseStatement) -> cst.BaseSuite:
         first = self.statements[0]
         blank = _blank(getattr(first, "leading_lines", ()))
         body = [*self.suite.body[: self.start], call.with_changes(leading_lines=blank), *self.suite.body[self.stop :]]
@@ -273,63 +266,55 @@ def _function_around(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef:
     return need(source.function_of(node), cst.FunctionDef, "the line isn't in a function")
 
 
-def _before(
-    suite: cst.BaseSuite, node: cst.CSTNode | None, start: int
-) -> Sequence[cst.BaseStatement | cst.BaseSmallStatement]:
-    return suite.body[: next((index for index, other in enumerate(suite.body) if other is node), start)]
+def _tree_of(function: cst.FunctionDef) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    tree = parsed([function])[0]
+    assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)  # it was parsed from one
+    return tree
 
 
-def _entered(node: cst.CSTNode, suite: cst.BaseSuite) -> set[str]:
+def _in_order(nodes: Iterable[ast.AST]) -> Iterator[ast.stmt]:
+    for node in nodes:
+        if isinstance(node, ast.stmt):
+            yield node
+        yield from _in_order(ast.iter_child_nodes(node))
+
+
+def _entered(node: ast.AST, body: list[ast.stmt]) -> set[str]:
     match node:
-        case cst.For() if suite is node.body:
-            return _targets_of(node.target)
-        case cst.With() if suite is node.body:
-            return set().union(*(_targets_of(item.asname.name) for item in node.items if item.asname is not None))
-        case cst.Try() | cst.TryStar():
-            for handler in node.handlers:
-                if handler.body is suite and handler.name is not None:
-                    return _targets_of(handler.name.name)
-            if node.orelse is not None and node.orelse.body is suite:
-                return flow(parsed(node.body.body)).bound or set()
+        case ast.For() | ast.AsyncFor() if body is node.body:
+            return targets(node.target)
+        case ast.With() | ast.AsyncWith():
+            return set().union(*(targets(item.optional_vars) for item in node.items if item.optional_vars))
+        case ast.ExceptHandler(name=str(name)):
+            return {name}
+        case ast.Try() | ast.TryStar() if body is node.orelse:
+            return flow(node.body).bound or set()
     return set()
 
 
-def _targets_of(target: cst.BaseExpression) -> set[str]:
-    return targets(parsed([cst.Assign([cst.AssignTarget(target)], cst.Name("_"))])[0])  # type: ignore[arg-type]
-
-
-def _tree_of(node: cst.CSTNode) -> ast.stmt:
-    assert isinstance(node, cst.BaseStatement)
-    return parsed([node])[0]
-
-
-def _read_next(node: cst.CSTNode) -> set[str]:
-    match tree := _tree_of(node):
+def _read_next(node: ast.AST) -> set[str]:
+    match node:
         case ast.For() | ast.AsyncFor() | ast.While():
-            return flow([tree]).read_first
+            return flow([node]).read_first
         case ast.Try() | ast.TryStar():
-            later = [*(statement for handler in tree.handlers for statement in handler.body)]
-            types = set().union(*(flow_of(handler.type).read_first for handler in tree.handlers))
-            return types | set().union(*(flow([s]).read_first for s in [*later, *tree.orelse, *tree.finalbody]))
+            later = [*(statement for handler in node.handlers for statement in handler.body)]
+            types = set().union(*(flow_of(handler.type).read_first for handler in node.handlers))
+            return types | set().union(*(flow([s]).read_first for s in [*later, *node.orelse, *node.finalbody]))
     return set()
 
 
-def _read_when_raised(node: cst.CSTNode, suite: cst.BaseSuite, *, later: set[str]) -> set[str]:
+def _read_when_raised(node: ast.AST, body: list[ast.stmt], *, later: set[str]) -> set[str]:
     match node:
-        case cst.With():
-            tree = _tree_of(node)
-            assert isinstance(tree, ast.With | ast.AsyncWith)
-            return later if any(map(swallows, tree.items)) else set()
-        case cst.Try() | cst.TryStar() if suite is node.body:
-            tree = _tree_of(node)
-            assert isinstance(tree, ast.Try | ast.TryStar)
-            found = flow(tree.finalbody).read_first
-            for handler in tree.handlers:
+        case ast.With() | ast.AsyncWith() if any(map(swallows, node.items)):
+            return later
+        case ast.Try() | ast.TryStar() if body is node.body:
+            found = flow(node.finalbody).read_first
+            for handler in node.handlers:
                 caught = flow(handler.body)
                 found |= caught.read_first | (later if caught.ends else set())
             return found
-        case cst.Try() | cst.TryStar() if node.finalbody is not None and node.finalbody.body is not suite:
-            return flow(parsed(node.finalbody.body.body)).read_first
+        case ast.Try() | ast.TryStar() if body is not node.finalbody:
+            return flow(node.finalbody).read_first
     return set()
 
 
@@ -343,23 +328,7 @@ def _definition(
     first, *rest = statements
     leading: Sequence[cst.EmptyLine] = getattr(first, "leading_lines", ())
     above = [line.deep_clone() for line in leading[len(_blank(leading)) :]]
-    ending = [cst.SimpleStatementLine([cst.Return(_names(returns))])] if returns else []
-    return cst.FunctionDef(
-        cst.Name(name),
-        cst.Parameters([cst.Param(cst.Name(parameter)) for parameter in parameters]),
-        cst.IndentedBlock([first.with_changes(leading_lines=above), *rest, *ending]),
-        leading_lines=[cst.EmptyLine(indent=False)],
-    )
-
-
-def _call(
-    called: cst.BaseExpression, arguments: Sequence[str], returns: Sequence[str], *, is_last: bool
-) -> cst.SimpleStatementLine:
-    call = cst.Call(called, [cst.Arg(cst.Name(argument)) for argument in arguments])
-    if returns and not is_last:
-        return assigned(_names(returns), call)
-    return cst.SimpleStatementLine([cst.Return(call) if is_last else cst.Expr(call)])
-
-
-def _names(listed: Sequence[str]) -> cst.BaseExpression:
-    return joined([cst.Name(name) for name in listed])
+    ending = [cst.parse_statement(f"return {', '.join(returns)}")] if returns else []
+    function = need(cst.parse_statement(f"def {name}({', '.join(parameters)}): pass"), cst.FunctionDef, "")
+    body = cst.IndentedBlock([first.with_changes(leading_lines=above), *rest, *ending])
+    return function.with_changes(body=body, leading_lines=[cst.EmptyLine(indent=False)])
