@@ -13,7 +13,6 @@ from functools import cached_property
 import libcst as cst
 
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, Statement, decline_if, need, only, walk
 
@@ -46,11 +45,6 @@ class Place:
         place = {"line": line, "column": None, "end_column": None}
         location = self.finding.location.model_copy(update=place)
         return Place(source, self.finding.model_copy(update={"location": location}))
-
-    @property
-    def changes(self) -> tuple[GuardChange, ...]:
-        """The guarded values that changed; empty if the finding isn't about a recompile."""
-        return self.finding.changes
 
     @property
     def is_outermost(self) -> bool:

@@ -85,8 +85,6 @@ def branches(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
             # As a value; a branch reports its own test.
             if not place.is_test and site.is_tensor(first):
                 yield Spot("GD102", node, "GB0170", _BRANCHING, _JUMP)
-        case _:
-            return
 
 
 def _decides(test: ast.expr, site: Site) -> bool:
@@ -173,7 +171,9 @@ def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
         return
     dotted = site.dotted(node.func)
     if dotted == "builtins.print":
-        yield _printed(node, site)
+        # torch can defer it only if it prints nothing but tensors, strings and numbers.
+        is_plain = all(isinstance(one, (ast.Constant, ast.JoinedStr)) or site.is_tensor(one) for one in node.args)
+        yield Spot("GD101", node, "GB0059", _BUILTIN, f"builtin print [] {bool(node.keywords) or not is_plain}")
     elif dotted in _CALLS and not _is_entered(node, place):
         code, torch_id, gb_type, context = _CALLS[dotted]
         yield Spot(code, node, torch_id, gb_type, context or None)
@@ -186,14 +186,6 @@ def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
             yield Spot("GD109", node, "GB0156", _METHOD)
     if dotted in ("copy.deepcopy", "copy.copy") and len(node.args) == 1:
         yield from _copied(node, dotted, site)
-
-
-def _printed(node: ast.Call, site: Site) -> Spot:
-    """A ``print``. torch can defer it only if it prints nothing but tensors, strings and numbers."""
-    is_reorderable = not node.keywords and all(
-        isinstance(one, (ast.Constant, ast.JoinedStr)) or site.is_tensor(one) for one in node.args
-    )
-    return Spot("GD101", node, "GB0059", _BUILTIN, f"builtin print [] {not is_reorderable}")
 
 
 def _copied(node: ast.Call, dotted: str, site: Site) -> Iterator[Spot]:
@@ -291,7 +283,10 @@ def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     if isinstance(node, ast.Subscript):
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         is_masked = any(site.is_of(one, "bool") for one in indices)
-        if _is_read(node, place) and site.is_tensor(node.value) and is_masked:
+        # `x[mask] += 1` reads too, `x[mask] = 1` doesn't.
+        is_changed = isinstance(place.statement, ast.AugAssign) and place.statement.target is node
+        is_read = is_changed or isinstance(node.ctx, ast.Load)
+        if is_read and is_masked and site.is_tensor(node.value):
             yield _spot(node, "nonzero")
         return
     if not isinstance(node, ast.Call):
@@ -318,13 +313,6 @@ def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
 
 def _spot(node: ast.expr, operator: str) -> Spot:
     return Spot("GD104", node, "GB0036", _SHAPE, f"aten.{operator}.default")
-
-
-def _is_read(node: ast.Subscript, place: Surrounding) -> bool:
-    """Whether the subscript is read: ``x[mask] += 1`` reads too, ``x[mask] = 1`` doesn't."""
-    if isinstance(node.ctx, ast.Load):
-        return True
-    return isinstance(place.statement, ast.AugAssign) and place.statement.target is node
 
 
 _MAKERS = torch_names.LOCKS | {

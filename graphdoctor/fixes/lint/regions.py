@@ -148,8 +148,7 @@ class _Finder:
         yield from ((method, info, call) for method, info in found if self._is_run((method, info)))
 
     def _passed(self, node: ast.expr, scope: Scope) -> Iterator[Method]:
-        found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
-        if found is None or not isinstance(node, ast.Name):
+        if not isinstance(node, ast.Name) or (found := scope.lookup(node.id)) is None:
             return
         holder, bindings = found
         others = [one for one in bindings if not self._compilers.is_wrapping(one.node, node, holder)]

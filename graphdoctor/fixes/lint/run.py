@@ -9,13 +9,13 @@ import textwrap
 import tokenize
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from graphdoctor.facts.check import fails
-from graphdoctor.facts.diagnosis import Effects, Finding, Severity
+from graphdoctor.facts.diagnosis import Effects, Finding
 from graphdoctor.facts.lint import LintReport, UnreadableFile
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakReason, BreakRecord, Enclosing, Recording, SourceContext
@@ -28,7 +28,7 @@ from graphdoctor.fixes.source.program import Program, Scope
 from graphdoctor.fixes.source.values import Values
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.rules.diagnosis.findings import fingerprint, location_of, with_distinct_fingerprints
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Rule
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.gate.baseline import known_in
 from graphdoctor.rules.gate.check import Policy
 from graphdoctor.rules.gate.ignores import comments_in, ignored_by
@@ -49,6 +49,7 @@ def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines:
     """The finding at a spot."""
     entry = _entry(spot, site, file, lines)
     rule = ALL_RULES[spot.code]
+    is_lost = site.region.is_fullgraph or spot.is_frame_lost or any(isinstance(one, _LOSING) for one in place.around)
     if isinstance(rule, BreakRule):
         where = _break_site(spot, place, entry, lines, site)
         message, fixes = rule.message(where), rule.fixes(where)
@@ -59,7 +60,7 @@ def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines:
     return Finding(
         code=rule.code,
         rule=rule.name,
-        severity=_severity(rule, spot, place, site),
+        severity="error" if is_lost and isinstance(rule, BreakRule) else rule.severity,
         message=message,
         location=location_of(entry, root),
         count=0,
@@ -116,11 +117,6 @@ def _break_site(spot: Spot, place: Surrounding, entry: StackEntry, lines: list[s
         enclosing=enclosing,
     )
     return BreakSite(entry=entry, records=(record,), effects=Effects(), context=context)
-
-
-def _severity(rule: Rule, spot: Spot, place: Surrounding, site: Site) -> Severity:
-    is_lost = site.region.is_fullgraph or spot.is_frame_lost or any(isinstance(one, _LOSING) for one in place.around)
-    return "error" if isinstance(rule, BreakRule) and is_lost else rule.severity
 
 
 _RESUMED = ("torch.no_grad", "torch.enable_grad", "torch.set_grad_enabled", "torch.autograd.no_grad")
@@ -196,7 +192,7 @@ def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     missing = set(wanted)
-    for count, path in enumerate(_python_files(root)):
+    for count, path in enumerate(_walked(root, _LEFT_OUT)):
         if count >= _MAX_FILES or not missing:
             break
         try:
@@ -231,20 +227,15 @@ def _set_in(content: bytes) -> set[str]:
                 found |= {keyword.arg for keyword in node.keywords if keyword.arg}
                 texts = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
                 found |= {text.rpartition(".")[2] for text in texts if isinstance(text, str)}
-            case _:
-                pass
     return found
 
 
-def _python_files(root: Path) -> Iterator[Path]:
+def _walked(root: Path, left_out: Collection[str] = ()) -> Iterator[Path]:
+    """The Python files below a folder, without environments, and hidden files and folders."""
     for folder, folders, files in os.walk(root):
-        if "pyvenv.cfg" in files:
-            folders.clear()
-            continue
-        folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _LEFT_OUT)
-        for name in sorted(files):
-            if name.endswith(".py"):
-                yield Path(folder, name)
+        inner = [one for one in folders if not one.startswith(".") and one not in left_out]
+        folders[:] = sorted(one for one in inner if not Path(folder, one, "pyvenv.cfg").exists())
+        yield from (Path(folder, one) for one in sorted(files) if one.endswith(".py") and not one.startswith("."))
 
 
 @dataclass(frozen=True)
@@ -277,12 +268,8 @@ def recorded_in(recording: Recording) -> Recorded:
 
 
 def python_files(path: Path) -> list[Path]:
-    """The file itself, or the Python files below a folder, without hidden folders."""
-    if not path.is_dir():
-        return [path]
-    return sorted(
-        one for one in path.rglob("*.py") if not any(part.startswith(".") for part in one.relative_to(path).parts)
-    )
+    """The file itself, or the Python files below a folder, without environments, and hidden files and folders."""
+    return sorted(_walked(path)) if path.is_dir() else [path]
 
 
 def lint_files(
@@ -348,8 +335,8 @@ def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[F
     for finding in findings:
         file = relative(str(root / finding.location.file), shown_from)
         moved.append(finding.model_copy(update={"location": finding.location.model_copy(update={"file": file})}))
-
-    return tuple(sorted(moved, key=_place))
+    places = {one: (one.location.file, one.location.line, one.location.column or 0, one.code) for one in moved}
+    return tuple(sorted(moved, key=places.__getitem__))
 
 
 def _found_in(
@@ -411,8 +398,3 @@ def _silenced(
         for name, count in sorted(Counter(filter(None, hiding)).items())
     )
     return kept, notes
-
-
-def _place(finding: Finding) -> tuple[str, int, int, str]:
-    location = finding.location
-    return location.file, location.line, location.column or 0, finding.code

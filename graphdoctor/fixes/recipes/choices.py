@@ -159,7 +159,10 @@ class _Choice:
             row: list[Step | None] = [step for _, step in sections]
             if any(row):
                 if None in row and _target(row) not in seen:
-                    self._refuse_unbound(_target(row), row)
+                    target = _target(row)
+                    is_read = target in name_set(*(step.value for step in row if step))
+                    is_bound = is_read or self.names.is_bound_before(target, self.statement)
+                    decline_if(not is_bound, f"`{target}` has no value if the branch isn't taken")
                 seen.add(_target(row))
                 rows.append(row)
         return rows
@@ -175,11 +178,6 @@ class _Choice:
                 sections.append((before, step))
                 before = ()
         return [*sections, (before, None)] if before else sections
-
-    def _refuse_unbound(self, target: str, row: Sequence[Step | None]) -> None:
-        is_read = target in name_set(*(step.value for step in row if step))
-        if not is_read and not self.names.is_bound_before(target, self.statement):
-            raise DeclinedError(f"`{target}` has no value if the branch isn't taken")
 
     def _conditions(self, rows: Sequence[Sequence[Step | None]]) -> tuple[list[cst.SimpleStatementLine], _Values]:
         tensors = [without_parentheses(as_boolean_tensor(test, self.place.source)) for test in self.tests]

@@ -145,7 +145,8 @@ def create_on_device(place: Place) -> Edit:
 
 def _moves(source: SourceFile, statement: cst.CSTNode) -> Iterator[tuple[Change, str]]:
     calls = calls_in(statement)
-    makers = [call for call in calls if _makes(source, call)]
+    open_calls = [call for call in calls if not any(given.star or keyword_of(given) == "device" for given in call.args)]
+    makers = [call for call in open_calls if source.dotted_name(call) in _MAKERS]
     moves = [(call, target) for call in calls if (target := _moved_to(call)) is not None]
     for call, target in moves:
         if isinstance(call.func, cst.Attribute) and call.func.value in makers:
@@ -161,11 +162,6 @@ def _moves(source: SourceFile, statement: cst.CSTNode) -> Iterator[tuple[Change,
         is_known = isinstance(root, cst.SimpleString) or source.parameter(root) is not None
         yield from (_made_on(source, call, call, target) for call in makers if is_known)
         yield from _round_trip(source, statement)
-
-
-def _makes(source: SourceFile, call: cst.Call) -> bool:
-    is_open = any(given.star or keyword_of(given) == "device" for given in call.args)
-    return source.dotted_name(call) in _MAKERS and not is_open
 
 
 def _moved_to(call: cst.CSTNode) -> cst.BaseExpression | None:

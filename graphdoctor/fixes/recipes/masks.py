@@ -149,16 +149,13 @@ def _reduced(
     ).with_changes(args=[axis] if axis is not None else [])
     if name == "mean":
         text = cst.BinaryOperation(text, cst.Divide(), method_call(mask, "sum"))
+        around = source.parent(call)
+        is_sum = isinstance(around, cst.BinaryOperation) and isinstance(around.operator, cst.Add | cst.Subtract)
         if call.lpar:
             text = text.with_changes(lpar=call.lpar, rpar=call.rpar)
-        elif not _is_bracketed(source.parent(call)):
+        elif not is_sum and not isinstance(around, _BRACKETS):
             text = bracketed(text)
     return call, text
-
-
-def _is_bracketed(user: cst.CSTNode) -> bool:
-    is_sum = isinstance(user, cst.BinaryOperation) and isinstance(user.operator, cst.Add | cst.Subtract)
-    return is_sum or isinstance(user, _BRACKETS)
 
 
 def _axis(source: SourceFile, call: cst.Call) -> cst.Arg | None:

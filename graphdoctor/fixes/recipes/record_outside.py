@@ -279,10 +279,6 @@ class _Split:
         run = Run(source, function, function.body, start, start + len(inner))
         return run.moved_and(name, lambda _, caller: not_traced(caller))
 
-    def bound_inside(self, stop: int) -> set[str]:
-        computing = [line.flow.assigned for line in self.lines[:stop] if line.role == "compute"]
-        return set().union(*computing)
-
     def bound_outside(self) -> set[str]:
         return set().union(*(line.flow.assigned for line in self.lines if line.role != "compute"))
 
@@ -296,7 +292,7 @@ class _Values:
         self._at = at
         self._is_result = is_result
         self._names = names
-        self._inside = split.bound_inside(at)
+        self._inside = set[str]().union(*(one.flow.assigned for one in split.lines[:at] if one.role == "compute"))
         self._outside = split.bound_outside()
         self._own = name_set(split.function.params) - {split.owner} | self._inside
         self._given: list[cst.BaseStatement] = []

@@ -37,7 +37,7 @@ def no_grad_for_inference_mode(place: Place) -> Edit:
         if any(old is node for node in walk(check[0]) for old, _ in changes):
             raise DeclinedError("inference mode is entered inside the check")
         return place.edit(f"{title} and use `torch.no_grad()`" if changes else title, check, *changes)
-    is_about_it = any(change.kind == "inference_mode" for change in place.changes)
+    is_about_it = any(change.kind == "inference_mode" for change in place.finding.changes)
     decline_if(not is_about_it, "inference mode isn't what changed")
     decline_if(not changes, "inference mode is entered in another file")
     return place.edit("Use `torch.no_grad()` in place of `torch.inference_mode()`", *changes)

@@ -141,7 +141,7 @@ def module_number_to_buffer(place: Place) -> Edit:
     Every use of the attribute in the file must do arithmetic with it, or write it. Unsafe: code in other files reads a
     tensor, and a float loses precision.
     """
-    change = next((change for change in place.changes if change.kind == "module_number"), None)
+    change = next((change for change in place.finding.changes if change.kind == "module_number"), None)
     if change is None or "." not in change.expression:
         raise DeclinedError("it's unknown which number changed")
     number = _Number(place.source, change.expression.rpartition(".")[2])

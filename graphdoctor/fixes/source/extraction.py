@@ -61,7 +61,7 @@ class Run:
         """The same in Python's own syntax tree of the function."""
         kinds = cst.BaseSmallStatement | cst.BaseCompoundStatement
         own = [node for node in walk(self.function.body) if isinstance(node, kinds)]
-        same = dict(zip(own, _in_order(self._tree.body), strict=True))
+        same: dict[cst.CSTNode, ast.stmt] = dict(zip(own, _in_order(self._tree.body), strict=True))
         nodes = self.suite.body[self.start : self.stop]
         return [
             same[small]
@@ -90,7 +90,7 @@ class Run:
             bodies = (value for _, value in ast.iter_fields(outer) if isinstance(value, list))
             body = next(value for value in bodies if first in value)
             if isinstance(first, ast.stmt):
-                found.append((outer, body, body[: body.index(first)], body[body.index(last) + 1 :]))  # type: ignore[arg-type]
+                found.append((outer, body, body[: body.index(first)], body[body.index(last) + 1 :]))
             else:
                 found.append((outer, body, [], []))
             first = last = outer

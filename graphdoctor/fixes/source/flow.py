@@ -75,8 +75,7 @@ def truth(test: ast.expr, scope: Scope, program: Program) -> bool | None:
             return False if dotted in _FALSE_WHILE_TRACING else None
         case ast.Name() | ast.Attribute():
             return False if program.dotted(test, scope) in _FALSE_WHILE_TRACING else None
-        case _:
-            return None
+    return None
 
 
 class _Walk:

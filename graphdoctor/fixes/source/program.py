@@ -320,8 +320,6 @@ class _Binder:
                 scope.bind(name, Binding("opaque"))
             case ast.MatchMapping(rest=str(name)):
                 scope.bind(name, Binding("opaque"))
-            case _:
-                pass
 
 
 def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
@@ -333,8 +331,7 @@ def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             yield target, Binding("value", value, end=end)
         case ast.AugAssign(target=ast.Name() | ast.Attribute() as target, op=op, value=value):
-            loaded = ast.copy_location(_loaded(target), target)
-            yield target, Binding("value", ast.copy_location(ast.BinOp(loaded, op, value), node), end=end)
+            yield target, Binding("value", ast.copy_location(ast.BinOp(target, op, value), node), end=end)
         case ast.NamedExpr(target=target, value=value):
             yield target, Binding("value", value, end=end)
         case ast.For(target=target, iter=iterated) | ast.AsyncFor(target=target, iter=iterated):
@@ -346,14 +343,6 @@ def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
         case ast.Delete(targets=targets):
             for target in targets:
                 yield from _opaque(target)
-        case _:
-            pass
-
-
-def _loaded(target: ast.Name | ast.Attribute) -> ast.expr:
-    if isinstance(target, ast.Name):
-        return ast.Name(target.id, ast.Load())
-    return ast.Attribute(target.value, target.attr, ast.Load())
 
 
 def _unpacked(target: ast.expr, value: ast.expr, end: tuple[int, int]) -> Iterator[tuple[ast.expr, Binding]]:
@@ -420,8 +409,7 @@ def _is_kept(use: ast.Name, parents: dict[ast.AST, ast.AST]) -> bool:
             return value is use
         case ast.Call(func=ast.Attribute(attr="append" | "add" | "setdefault")):
             return True
-        case _:
-            return False
+    return False
 
 
 def _returned_function(scope: Scope) -> ast.FunctionDef | None:
@@ -431,8 +419,7 @@ def _returned_function(scope: Scope) -> ast.FunctionDef | None:
     match body:
         case [ast.FunctionDef(name=name) as inner, ast.Return(value=ast.Name(id=returned))] if name == returned:
             return inner
-        case _:
-            return None
+    return None
 
 
 _COMPILE = ("torch.compile", "torch._dynamo.optimize", "torch._dynamo.optimize_assert")

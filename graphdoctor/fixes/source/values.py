@@ -142,8 +142,7 @@ class Values:
 
     def owner(self, node: ast.expr, scope: Scope) -> ClassInfo | None:
         """The class of the method, if an expression is the method's own object (``self``)."""
-        found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
-        if found is None or not isinstance(node, ast.Name):
+        if not isinstance(node, ast.Name) or (found := scope.lookup(node.id)) is None:
             return None
         holder, bindings = found
         info = holder.owner if holder.self_name == node.id and len(bindings) == 1 else None

@@ -221,7 +221,7 @@ def test_a_case_in_another_spelling_is_mended_too(
         moved = 3 * (len(line) - len(line.lstrip(b"\t")))
         end = found.location.end_column
         columns = (found.location.column - moved, None if end is None else end - moved)
-        found = finding(found.code, found.location.line, columns, context=place.context, changes=place.changes)
+        found = finding(found.code, found.location.line, columns, context=place.context, changes=place.finding.changes)
     source = SourceFile.parse(PATH, content)
     assert check(recipe, Place(source, found), Place(SourceFile.parse(PATH, content), found))
 
