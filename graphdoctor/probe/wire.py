@@ -19,6 +19,10 @@ EXIT_UNWRITABLE = 74
 ARTIFACT_PREFIX = "graphdoctor_"
 """What the names of our records in torch's trace log begin with."""
 
+INPUT_FUNCTIONS = ("example_inputs", "get_inputs")
+INPUT_ATTRIBUTES = ("example_input_array", "dummy_inputs")
+"""Where the arguments of a target's calls are looked for: beside it, and in it."""
+
 INPUTS_FROM_OPTIONS = "the run's options"
 INPUTS_NOT_NEEDED = "no arguments needed"
 """Two values of a target's ``inputs_from``; the others name what the program has, such as ``example_inputs()``."""

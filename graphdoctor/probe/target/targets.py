@@ -24,13 +24,11 @@ import torch
 from ...facts.hints import did_you_mean
 from ..record.errors import RequestError, TargetError, first_line
 from ..torch_private import torch_api
-from ..wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED, CallItems
+from ..wire import INPUT_ATTRIBUTES, INPUT_FUNCTIONS, INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED, CallItems
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of one call."""
 
-_INPUT_FUNCTIONS = ("example_inputs", "get_inputs")
-_INPUT_ATTRIBUTES = ("example_input_array", "dummy_inputs")
 _FACTORY = "build"
 _MODEL = "model"
 
@@ -169,7 +167,7 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
     """
     if (single := asked or target.call) is not None:
         return Calls(lambda: iter((single,)), f"{target.name}()" if asked is None else INPUTS_FROM_OPTIONS)
-    for name in _INPUT_FUNCTIONS:
+    for name in INPUT_FUNCTIONS:
         function = getattr(target.module, name, None)
         if function is None:
             continue
@@ -181,7 +179,7 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
                 "It must take none, and return the arguments of the calls.",
             )
         return Calls(partial(_calls_from, function, target, f"{name}()"), f"{name}()", is_fresh=True)
-    for name in _INPUT_ATTRIBUTES:
+    for name in INPUT_ATTRIBUTES:
         value = getattr(target.function, name, None)
         if value is not None:
             return Calls(partial(_calls_of, value, target, name), name)
@@ -190,7 +188,7 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
     raise RequestError(
         "no_inputs",
         callable=f"{target.name}{_signature_text(target.function)}",
-        looked_for=[*(f"{name}()" for name in _INPUT_FUNCTIONS), *_INPUT_ATTRIBUTES],
+        looked_for=[*(f"{name}()" for name in INPUT_FUNCTIONS), *INPUT_ATTRIBUTES],
     )
 
 
@@ -220,7 +218,7 @@ def _own_names(module: ModuleType) -> tuple[list[str], list[str]]:
     }
     classes = [name for name, value in own.items() if isinstance(value, type) and issubclass(value, torch.nn.Module)]
     functions = [name for name, value in own.items() if isinstance(value, FunctionType)]
-    return classes, [name for name in functions if name not in (*_INPUT_FUNCTIONS, "main")]
+    return classes, [name for name in functions if name not in (*INPUT_FUNCTIONS, "main")]
 
 
 def _what_is_there(module: ModuleType) -> str:
@@ -279,10 +277,7 @@ def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noq
 
 def _can_be_called_without_arguments(function: Callable[..., Any]) -> bool:
     signature = signature_of(function)
-    return signature is not None and all(
-        parameter.default is not parameter.empty or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        for parameter in signature.parameters.values()
-    )
+    return signature is not None and _binds(signature, 0)
 
 
 def _signature_text(function: Callable[..., Any]) -> str:

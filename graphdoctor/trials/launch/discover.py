@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_INPUT_FUNCTIONS = ("example_inputs", "get_inputs")
-_INPUT_ATTRIBUTES = ("example_input_array", "dummy_inputs")
+from graphdoctor.probe.wire import INPUT_ATTRIBUTES, INPUT_FUNCTIONS
+
 _SKIPPED_FOLDERS = frozenset(
     {"node_modules", "__pycache__", "site-packages", "build", "dist", "venv", "env", "tests", "test", "docs"}
 )
@@ -92,7 +92,7 @@ def _why_ready(tree: ast.Module) -> str | None:
     """What makes a file a target as it is; None if it isn't one. The order is the probe's."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     callable_ = [name for name, node in functions.items() if not _needs_arguments(node)]
-    inputs = next((name for name in _INPUT_FUNCTIONS if name in callable_), None)
+    inputs = next((name for name in INPUT_FUNCTIONS if name in callable_), None)
     build = functions.get("build")
     if build is not None and inputs and "build" in callable_:
         return f"build() and {inputs}()"
@@ -116,7 +116,7 @@ def _only_target(tree: ast.Module, functions: dict[str, ast.FunctionDef]) -> tup
     ready = [node for node in public.values() if not _constructor_needs_arguments(node, classes)]
     if len(ready) == 1:
         return ready[0].name, ready[0]
-    own = [name for name in functions if name not in (*_INPUT_FUNCTIONS, "main") and not name.startswith("_")]
+    own = [name for name in functions if name not in (*INPUT_FUNCTIONS, "main") and not name.startswith("_")]
     return f"{own[0]}()" if not ready and len(own) == 1 else None, None
 
 
@@ -157,7 +157,7 @@ def _own_inputs(node: ast.ClassDef | None) -> str | None:
                 ast.FunctionDef(name=name)
                 | ast.Attribute(attr=name, ctx=ast.Store())
                 | ast.Name(id=name, ctx=ast.Store())
-            ) if name in _INPUT_ATTRIBUTES:
+            ) if name in INPUT_ATTRIBUTES:
                 return name
     return None
 
