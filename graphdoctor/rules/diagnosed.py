@@ -156,13 +156,9 @@ def _is_large(location: Location, rank: int | None) -> bool:
 
 
 def _folder(location: Location, rank: int | None) -> RecordingFolder:
-    if rank is None:
-        from graphdoctor.trace.folder import open_folder
+    from graphdoctor.trace.folder import only_rank, open_folder, ranks_at
 
-        return open_folder(location)
-    from graphdoctor.trace.folder import only_rank, ranks_at
-
-    return only_rank(ranks_at(location), rank).folder
+    return open_folder(location) if rank is None else only_rank(ranks_at(location), rank).folder
 
 
 def _read(location: Location, rank: int | None, wanted: Wanted, executor: Executor) -> Recording:

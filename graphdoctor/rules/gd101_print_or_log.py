@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.run import Setting
@@ -76,21 +77,18 @@ class PrintOrLog(BreakRule, code="GD101", name="print-or-log", severity="warning
     def suggested(self, site: BreakSite) -> Fixes:
         yield from guard_while_compiling(site, is_safe=True)
         if _is_print(site):
-            yield _reorder("print") if _is_reorderable(site) else _ignore("print")
+            yield _listed("reorderable" if _is_reorderable(site) else "ignore", "print")
         elif _is_warning(site):
-            yield _reorder("warnings.warn", "warnings")
+            yield _listed("reorderable", "warnings.warn", "warnings")
         elif logger := _logger_method(site):
-            yield _ignore(logger, "logging")
+            yield _listed("ignore", logger, "logging")
 
 
-def _reorder(function: str, *imports: str) -> Fix:
-    chosen = Setting(name="torch._dynamo.config.reorderable_logging_functions", member=function, imports=imports)
-    return from_setting(chosen, f"Let torch call `{function}` after the graph has run", is_safe=True)
-
-
-def _ignore(function: str, *imports: str) -> Fix:
-    chosen = Setting(name="torch._dynamo.config.ignore_logging_functions", member=function, imports=imports)
-    return from_setting(chosen, f"Let torch drop `{function}` while compiling", is_safe=True)
+def _listed(setting: Literal["reorderable", "ignore"], function: str, *imports: str) -> Fix:
+    """A function in one of torch's two lists of what may be called later, or not at all."""
+    name = f"torch._dynamo.config.{setting}_logging_functions"
+    what = f"drop `{function}` while compiling" if setting == "ignore" else f"call `{function}` after the graph has run"
+    return from_setting(Setting(name=name, member=function, imports=imports), f"Let torch {what}", is_safe=True)
 
 
 def _logger_method(site: BreakSite) -> str | None:

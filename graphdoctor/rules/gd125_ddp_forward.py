@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.rules.diagnosis.rule import BreakRule
-from graphdoctor.rules.diagnosis.suggestions import call_fix
+from graphdoctor.rules.diagnosis.suggestions import INSIDE_DDP
 
 
 class DdpForward(BreakRule, code="GD125", name="ddp-forward", severity="info"):
@@ -74,10 +74,4 @@ class DdpForward(BreakRule, code="GD125", name="ddp-forward", severity="info"):
 
     mechanism = "ddp_forward"
     says = "`DistributedDataParallel.forward` breaks the graph by design: torch compiles the module inside it"
-    remedies = (
-        call_fix(
-            "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`",
-            "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`",
-            is_safe=True,
-        ),
-    )
+    remedies = (INSIDE_DDP,)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from graphdoctor.facts.recording import TorchMechanism
 from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
+from graphdoctor.rules.diagnosis.suggestions import INSIDE_DDP, code_fix
 
 _AROUND: dict[TorchMechanism, str] = {
     "ddp_forward": "`DistributedDataParallel.forward`",
     "fsdp_hook": "a hook of FSDP",
     "module_hook": "a hook",
 }
-_COMPILED_INSIDE = call_fix(
-    "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`", is_safe=True
-)
 _OWN_CLASS = code_fix(
     "Give the module a class of its own, whose `forward` calls the container, and compile that class's modules",
     is_safe=True,
@@ -89,7 +86,7 @@ class SkippedContainer(RecordingRule, code="GD129", name="skipped-container", se
                     count=len({found.process for found in idle or own}),
                     compile_ids=(found.compile_id for found in idle or own),
                     user_stack=site.stack,
-                    fixes=(_COMPILED_INSIDE if site.mechanism == "ddp_forward" else _OWN_CLASS,),
+                    fixes=(INSIDE_DDP if site.mechanism == "ddp_forward" else _OWN_CLASS,),
                     severity="error" if idle else "warning",
                     subject=name or "",
                 )

@@ -8,7 +8,7 @@ from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import names
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix
+from graphdoctor.rules.diagnosis.suggestions import REGIONAL, code_fix
 
 _FEWEST = 2
 """Number of recompiles of one function from one line in one call that make a pattern."""
@@ -129,7 +129,7 @@ def _match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
         fixes=(
             *(() if is_regional else (_INLINE,)),
             *(() if is_sized else (_BUFFERS,)),
-            _WHOLE if is_regional else _REGIONAL,
+            _WHOLE if is_regional else REGIONAL,
         ),
     )
 
@@ -140,8 +140,3 @@ _WHOLE = code_fix(
     is_safe=True,
 )
 _BUFFERS = code_fix("Keep what differs between the instances in buffers")
-_REGIONAL = code_fix(
-    "Compile the repeated layers separately, with `layer.compile()` for each",
-    "PyTorch user guide: regional compilation",
-    is_safe=True,
-)

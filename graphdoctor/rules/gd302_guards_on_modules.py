@@ -7,7 +7,7 @@ from collections import Counter
 from graphdoctor.facts.guards import GuardSet
 from graphdoctor.facts.wording import counted
 from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import SKIP_ALL, SKIP_INBUILT, call_fix
+from graphdoctor.rules.diagnosis.suggestions import REGIONAL, SKIP_ALL, SKIP_INBUILT
 
 _MIN_COUNT = 1000
 
@@ -80,13 +80,5 @@ class GuardsOnModules(RecordingRule, code="GD302", name="guards-on-modules", sev
                     f"{counted(len(modules), 'module')} in each run",
                     count=count,
                     compile_ids=(found.compile_id,),
-                    fixes=(SKIP_INBUILT, _REGIONAL, SKIP_ALL),
+                    fixes=(SKIP_INBUILT, REGIONAL, SKIP_ALL),
                 )
-
-
-_REGIONAL = call_fix(
-    "Compile each repeated block with its own `compile()` instead of the whole model, so that each check covers only "
-    "one block",
-    "PyTorch user guide: torch.compile, regional compilation",
-    is_safe=True,
-)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.recording import GraphNode, Recording
-from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted
 from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 
@@ -73,11 +72,8 @@ class Tf32Off(RecordingRule, code="GD510", name="tensor-float-off", severity="in
 
 
 def _matches(view: RecordingView, names: frozenset[str], what: str, line: str) -> Matches:
-    places: Counter[StackEntry] = Counter()
     found = list(_nodes(view.recording, names))
-    places.update(
-        entry for compile_id, node in found if (entry := view.place(node.file, node.line, compile_id)) is not None
-    )
+    places = Counter(filter(None, (view.place(node.file, node.line, compile_id) for compile_id, node in found)))
     if not places:
         return
     (first, _), *others = places.most_common()

@@ -59,11 +59,9 @@ _MEASURED: dict[str, Any] = {
 """Events that are facts of a recording as they are."""
 
 
-def read_recording(
-    location: Location, *, guards: bool = False, picture: bool = False, executor: Executor = ALONE
-) -> Recording:
+def read_recording(location: Location, *, guards: bool = False, picture: bool = False) -> Recording:
     """Read what was recorded; a ``GraphDoctorError`` if nothing was, or if it is of another version of graphdoctor."""
-    return read_wanted(location, Wanted(guards=guards, picture=picture), executor)
+    return read_wanted(location, Wanted(guards=guards, picture=picture))
 
 
 def read_wanted(location: Location, wanted: Wanted, executor: Executor = ALONE) -> Recording:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import bytes_text, counted, percent
@@ -54,11 +55,11 @@ class TimedKernel:
 
 def timed_kernels(profiled: Profiled) -> list[TimedKernel]:
     """The kernels of all graphs, the most costly first."""
-    runs: dict[tuple[int, int], list[tuple[float, bool]]] = {}
-    for matched in profiled.matched:
-        if matched.graph is not None and matched.kernel is not None:
-            is_copy = profiled.call.kernels[matched.run].kind == "copy"
-            runs.setdefault((matched.graph, matched.kernel), []).append((matched.us, is_copy))
+    runs = grouped(
+        ((matched.graph, matched.kernel), (matched.us, profiled.call.kernels[matched.run].kind == "copy"))
+        for matched in profiled.matched
+        if matched.graph is not None and matched.kernel is not None
+    )
     found = []
     for (number, call), own in runs.items():
         graph = profiled.graphs[number]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.diagnosis.recompiles import (
@@ -105,15 +106,10 @@ def _guarding_line(group: RecompileGroup) -> StackEntry:
 
 def _call_sites(group: RecompileGroup) -> Iterator[tuple[StackEntry, str]]:
     """The user's lines that made the calls, each once, with the numbers of the calls."""
-    sites: dict[tuple[str, int], tuple[StackEntry, list[str]]] = {}
-    for event in group.events:
-        site = event.call_site
-        if site is not None:
-            number = [] if event.call_index is None else [str(event.call_index)]
-            sites.setdefault((site.file, site.line), (site, []))[1].extend(number)
-    for site, numbers in sites.values():
-        calls = f"in call {', '.join(dict.fromkeys(numbers))}" if numbers else ""
-        yield site, f"called here {calls}".rstrip()
+    sites = ((event.call_site, event.call_index) for event in group.events)
+    for found in grouped(((site.file, site.line), (site, number)) for site, number in sites if site).values():
+        numbers = dict.fromkeys(str(number) for _, number in found if number is not None)
+        yield found[0][0], f"called here in call {', '.join(numbers)}" if numbers else "called here"
 
 
 def _torch_reasons(group: RecompileGroup) -> Iterator[str]:

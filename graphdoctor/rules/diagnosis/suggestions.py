@@ -15,6 +15,7 @@ from typing import Literal
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.recording import SourceContext
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.diagnosis.rule import BreakSite, shortened
 
@@ -84,7 +85,7 @@ def rewritten(
 def _pasted(site: BreakSite, code: str | None) -> str | None:
     """The code with the file's names; None if it can't be pasted."""
     context = site.context
-    if code is None or context is None or not site.is_own_code or not _is_whole(site):
+    if code is None or context is None or not site.is_own_code or not _is_whole(context):
         return None
     named = _with_torch(code, context.torch)
     try:
@@ -95,10 +96,9 @@ def _pasted(site: BreakSite, code: str | None) -> str | None:
     return None if free is None or not free <= known else named
 
 
-def _is_whole(site: BreakSite) -> bool:
-    """Whether the statement at a break was read in whole and stands on lines of its own, so that it can be replaced."""
-    context = site.context
-    if context is None or context.statement_line is None or context.statement_end_line is None:
+def _is_whole(context: SourceContext) -> bool:
+    """Whether a statement was read in whole and stands on lines of its own, so that it can be replaced."""
+    if context.statement_line is None or context.statement_end_line is None:
         return False
     if len(context.statement.splitlines()) != context.statement_end_line - context.statement_line + 1:
         return False
@@ -185,6 +185,16 @@ OWN_FUNCTION = code_fix(
     is_safe=True,
 )
 """The official way to live with a break."""
+INSIDE_DDP = call_fix(
+    "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`",
+    "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`",
+    is_safe=True,
+)
+REGIONAL = code_fix(
+    "Compile each repeated layer by itself, with `layer.compile()`, in place of the whole model",
+    "PyTorch user guide: regional compilation",
+    is_safe=True,
+)
 
 
 # Settings, arguments of torch.compile, and changes of the call.

@@ -45,14 +45,8 @@ def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None
 def fullgraph(diagnosis: Diagnosis) -> Broken | None:
     """Every compiled function became one graph, and none of it runs eagerly."""
     summary, expected = diagnosis.summary, "one graph for each compile and nothing eager"
-    parts = [
-        counted(number, noun)
-        for number, noun in (
-            (summary.break_sites, "graph break"),
-            (summary.skipped_frames, "skipped frame"),
-        )
-        if number
-    ]
+    counts = {"graph break": summary.break_sites, "skipped frame": summary.skipped_frames}
+    parts = [counted(number, noun) for noun, number in counts.items() if number]
     if summary.frames_over_limit:
         parts.append(f"{counted(summary.frames_over_limit, 'function')} over the recompile limit")
     eager = [frame for frame in diagnosis.frames if frame.state not in ("compiled", "empty")]
