@@ -117,11 +117,8 @@ def break_even(compile_s: float | None, eager: CallTimes | None, speedup: Speedu
     """After how many calls compiling has paid; None if it never does, or something is unknown."""
     if compile_s is None or eager is None or speedup is None:
         return None
-    calls = _calls(compile_s, eager, speedup.ratio)
-    soonest = _calls(compile_s, eager, speedup.high)
-    if calls is None or soonest is None:
-        return None
-    return BreakEven(calls=calls, low=soonest, high=_calls(compile_s, eager, speedup.low))
+    calls, soonest, latest = (_calls(compile_s, eager, ratio) for ratio in (speedup.ratio, speedup.high, speedup.low))
+    return None if calls is None or soonest is None else BreakEven(calls=calls, low=soonest, high=latest)
 
 
 def _calls(compile_s: float, eager: CallTimes, ratio: float) -> int | None:

@@ -69,6 +69,19 @@ _KINDS: Mapping[CompilerPartKind, tuple[str, str]] = {
 """All parts of a kind, and one of them, in words."""
 
 
+_WITHOUT: Mapping[CompilerPartKind, tuple[str, str]] = {
+    "decomposition": (
+        "import torch._inductor.decomposition",
+        "torch._inductor.decomposition.decompositions.pop(torch.ops.{}, None)",
+    ),
+    "lowering": (
+        "import torch._inductor.lowering",
+        "torch._inductor.lowering.make_fallback(torch.ops.{}, override_decomp=True)",
+    ),
+}
+"""Lines that leave out one of them."""
+
+
 def all_of(kind: CompilerPartKind) -> Switch:
     """All parts of a kind."""
     return Switch(_KINDS[kind][0], kind=kind)
@@ -123,17 +136,11 @@ def spec_of(switches: Iterable[Switch]) -> dict[str, Any]:
 def lines_of(switches: Iterable[Switch]) -> tuple[str, ...] | None:
     """Lines that a person can write to do without parts; None if one of them has none."""
     chosen = tuple(switches)
-    found: dict[str, None] = {}
-    for switch in chosen:
-        if switch.kind is not None and switch.part is None:
-            return None
-        found |= dict.fromkeys(switch.lines)
-    for part in (switch.part for switch in chosen if switch.kind == "decomposition"):
-        table = "torch._inductor.decomposition"
-        found |= dict.fromkeys((f"import {table}", f"{table}.decompositions.pop(torch.ops.{part}, None)"))
-    for part in (switch.part for switch in chosen if switch.kind == "lowering"):
-        module = "torch._inductor.lowering"
-        found |= dict.fromkeys((f"import {module}", f"{module}.make_fallback(torch.ops.{part}, override_decomp=True)"))
+    if any(switch.kind is not None and switch.part is None for switch in chosen):
+        return None
+    found = dict.fromkeys(line for switch in chosen for line in switch.lines)
+    for kind, lines in _WITHOUT.items():
+        found |= dict.fromkeys(line.format(one.part) for one in chosen if one.kind == kind for line in lines)
     if passes := [str(switch.part) for switch in chosen if switch.kind == "pass"]:
         setting = f"torch._inductor.config.disabled_passes = {','.join(passes)!r}"
         found |= dict.fromkeys(("import torch._inductor.config", setting))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.export import DynamicShapes, ExportDim, ExportReport, ExportWay
+from graphdoctor.facts.export import DynamicShapes, ExportDim, ExportReport, ExportWay, WayStatus
 from graphdoctor.facts.trials import ResultKind
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.finding_cards import card_of
@@ -57,7 +57,8 @@ def export_view(report: ExportReport) -> View:
 
 
 def _parts(report: ExportReport) -> Iterator[Block]:
-    yield Verdict(report.text, _tone(report))
+    is_cured = any(way.is_cured for way in report.ways)
+    yield Verdict(report.text, "good" if report.best is not None else "warning" if is_cured else "bad")
     if report.is_wrapped:
         yield Note("The target is a function; torch.export takes modules, so it was wrapped in one.", "dim")
     if report.calls_other:
@@ -88,12 +89,6 @@ def _parts(report: ExportReport) -> Iterator[Block]:
         yield Section("Export it so", (Code(line), *([Note(static, "dim")] if is_static else [])), short="Code")
     yield unknown_section(report.gaps)
     yield from read_more(blocker.finding.code for way in report.ways for blocker in way.blockers)
-
-
-def _tone(report: ExportReport) -> Tone:
-    if report.best is None:
-        return "warning" if any(way.is_cured for way in report.ways) else "bad"
-    return "good"
 
 
 def _flag(*, is_strict: bool) -> Span:
@@ -199,9 +194,8 @@ def _break(finding: Finding) -> Row:
 
 
 def _dynamic(dynamic: DynamicShapes) -> Section:
-    tone: Tone = "good" if dynamic.status == "exported" and dynamic.line else "warning"
-    if dynamic.status not in ("exported", "unknown"):
-        tone = "bad"
+    is_made = dynamic.status in ("exported", "unknown")
+    tone: Tone = "good" if dynamic.status == "exported" and dynamic.line else "warning" if is_made else "bad"
     rows = tuple(
         Row(Span(_dim_name(dim), "code"), Note(dim_text(dim, dynamic), None if dim.is_dynamic else "dim"))
         for dim in dynamic.dims
@@ -214,14 +208,13 @@ def _dynamic(dynamic: DynamicShapes) -> Section:
 
 
 def _dynamic_text(dynamic: DynamicShapes) -> str:
-    if dynamic.status == "exported":
-        works = f"With other sizes, the program works{_correctness(dynamic.correctness)}."
-        return works if dynamic.line is not None else f"No size stays dynamic: {dynamic.reason}."
-    if dynamic.status == "blocked":
-        return f"With dynamic sizes, torch.export refuses: {dynamic.reason}"
-    if dynamic.status == "different":
-        return f"With other sizes, the program doesn't do what eager mode does: {dynamic.reason}."
-    return f"Whether the program is right with other sizes is unknown: {dynamic.reason}."
+    works = f"With other sizes, the program works{_correctness(dynamic.correctness)}."
+    texts: dict[WayStatus, str] = {
+        "exported": works if dynamic.line is not None else f"No size stays dynamic: {dynamic.reason}.",
+        "blocked": f"With dynamic sizes, torch.export refuses: {dynamic.reason}",
+        "different": f"With other sizes, the program doesn't do what eager mode does: {dynamic.reason}.",
+    }
+    return texts.get(dynamic.status, f"Whether the program is right with other sizes is unknown: {dynamic.reason}.")
 
 
 def _dim_name(dim: ExportDim) -> str:
@@ -237,14 +230,11 @@ def dim_text(dim: ExportDim, dynamic: DynamicShapes) -> str:
             made = f", made a constant by {short_place(dim.location).shown}{line}"
         return f"always {dim.size}{made}" + (f": {dim.reason}" if dim.reason else "")
     limits = f"{dim.low or 0} to {dim.high}" if dim.high is not None else f"{dim.low or 0} or more"
-    equal = [
-        _dim_name(other)
-        for other in dynamic.dims
-        if _dim_name(other) != _dim_name(dim) and other.is_dynamic and other.expression == dim.expression
-    ]
+    alike = [_dim_name(one) for one in dynamic.dims if one.is_dynamic and one.expression == dim.expression]
     said = f"dynamic, {limits}"
-    said += f", equal to {equal[0]}" if equal else ""
-    if not equal and dim.expression is not None and not dim.expression.isidentifier():
+    if equal := [name for name in alike if name != _dim_name(dim)]:
+        said += f", equal to {equal[0]}"
+    elif dim.expression is not None and not dim.expression.isidentifier():
         said += f", {dim.expression}"
     tried = f"; run with {' and '.join(map(str, dim.other_sizes))}" if dim.other_sizes else ""
     return f"{said} (exported with {dim.size}{tried})"
@@ -254,11 +244,9 @@ def to_paste(report: ExportReport) -> str | None:
     """The line that makes the best program; None if there is none."""
     dynamic = report.dynamic
     if dynamic is not None and dynamic.line is not None and dynamic.status in ("exported", "unknown"):
-        way = next((way for way in report.ways if way.is_strict == dynamic.is_strict), None)
-        return "\n".join((*(way.settings if way is not None else ()), dynamic.line))
+        settings = [line for way in report.ways if way.is_strict == dynamic.is_strict for line in way.settings]
+        return "\n".join((*settings, dynamic.line))
     working = [way for way in report.ways if way.status in ("exported", "unknown")]
     working += [way for way in report.ways if way.is_cured]
     chosen = [way for way in working if report.best is None or way.is_strict == (report.best == "strict")]
-    if not chosen or chosen[0].line is None:
-        return None
-    return "\n".join((*chosen[0].settings, chosen[0].line))
+    return "\n".join((*chosen[0].settings, chosen[0].line)) if chosen and chosen[0].line is not None else None

@@ -68,21 +68,22 @@ def share_out(profiled: Profiled, call_us: float, roots: Mapping[str, str]) -> S
 
     ``roots``: what the paths of modules begin with, by compile: see ``module_roots``.
     """
-    found = sorted(_kernels(profiled), key=lambda kernel: -kernel.us)
-    compile_ids = ["" if kernel.graph is None else kernel.graph.compile_id or "" for kernel in found]
-    places = [_places(kernel.operations, roots.get(id_, "")) for kernel, id_ in zip(found, compile_ids, strict=True)]
-    shared = [
+    found: list[tuple[_Kernel, dict[_Place, float]]] = []
+    for kernel in sorted(_kernels(profiled), key=lambda kernel: -kernel.us):
+        compile_id = "" if kernel.graph is None else kernel.graph.compile_id or ""
+        found.append((kernel, _places(kernel.operations, roots.get(compile_id, ""))))
+    shared = tuple(
         TimePart(kernel=number, us=kernel.us * part, stack=stack, module=module)
-        for number, (kernel, own) in enumerate(zip(found, places, strict=True))
+        for number, (kernel, own) in enumerate(found)
         for (stack, module), part in own.items()
-    ]
-    kernels = tuple(_profiled(kernel, own, call_us) for kernel, own in zip(found, places, strict=True))
+    )
+    kernels = tuple(_profiled(kernel, own, call_us) for kernel, own in found)
     return Shared(
         kernels=kernels,
-        parts=tuple(shared),
+        parts=shared,
         lines=tuple(_lines(shared, kernels, call_us)),
         modules=tuple(_modules(shared, kernels)),
-        unattributed_us=sum(kernel.us for kernel, own in zip(found, places, strict=True) if not own),
+        unattributed_us=sum(kernel.us for kernel, own in found if not own),
     )
 
 

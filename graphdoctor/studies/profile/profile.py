@@ -69,11 +69,11 @@ _LESS = 0.99
 """What is kept is less below this share of what was."""
 
 
-def _keeps_less(before: MemoryUse, after: MeasuredMemory | None) -> bool:
-    """Whether certainly less is kept; ``after`` is None if what is kept is unknown."""
-    if before.saved_bytes is None or after is None or after.saved_bytes is None:
-        return False
-    return after.saved_bytes < _LESS * before.saved_bytes
+def _keeps(before: MemoryUse, after: MeasuredMemory | None) -> float | None:
+    """The share of what was kept that still is; None if it is unknown."""
+    if not before.saved_bytes or after is None or after.saved_bytes is None:
+        return None
+    return after.saved_bytes / before.saved_bytes
 
 
 def memory_trial(
@@ -107,16 +107,14 @@ def _outcome(
 ) -> MemoryOutcome:
     if is_same is False:
         return "differs"
-    if after is None or after.saved_bytes is None or before.saved_bytes is None:
-        return "failed"
-    if not _keeps_less(before, after):
+    kept = _keeps(before, after)
+    if kept is not None and kept >= _LESS:
         return "nothing"
-    if times is None:
+    if kept is None or times is None:
         return "failed"
-    saved = 1 - after.saved_bytes / before.saved_bytes
-    if times.ratio_high - 1 <= saved:
+    if times.ratio_high - 1 <= 1 - kept:
         return "saves"
-    return "costly" if times.ratio_low - 1 > saved else "unclear"
+    return "costly" if times.ratio_low - 1 > 1 - kept else "unclear"
 
 
 _FOLDER = "memory"
@@ -147,7 +145,8 @@ def try_keeping_less(
                 # The setting isn't to blame.
                 is_same, reason = None, f"{reason}; results differ from eager mode's without the setting too"
         times: PairedTime | str | None = None
-        if is_same is not False and _keeps_less(before, found.memory):
+        kept = _keeps(before, found.memory)
+        if is_same is not False and kept is not None and kept < _LESS:
             if draws_random:
                 # Results can be compared only under eager mode's random numbers, with which torch may keep something
                 # else.

@@ -25,7 +25,7 @@ from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
 from graphdoctor.studies.ranks.agreement import Row, agreement_of, first_divergence, needs_texts, rows_of, with_texts
 from graphdoctor.studies.ranks.rank import RankPiece, TextPiece, read_rank, read_texts
-from graphdoctor.studies.ranks.waits import hang_candidates, skew_of, waits_of
+from graphdoctor.studies.ranks.waits import hang_candidates, skew_of
 from graphdoctor.trace.folder import RankFolder, world_size
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def job_of(
     numbers = [report.rank for report in ranks]
     rows = rows_of(ranks)
     agreement = tuple(agreement_of(row, numbers) for row in rows)
-    waits = waits_of(rows, numbers)
+    skew, waits = skew_of(rows, ranks)
     begin_s = min((report.first_s for report in ranks if report.first_s is not None), default=None)
     return Job(
         graphdoctor_version=version,
@@ -138,7 +138,7 @@ def job_of(
         unread=tuple(sorted(unread)),
         agreement=agreement,
         first_divergence=first_divergence(rows, agreement),
-        skew=skew_of(rows, ranks),
+        skew=skew,
         hangs=hang_candidates(rows, ranks),
         findings=tuple(_findings(ranks)),
         hidden_findings=max(report.summary.hidden_findings for report in ranks),

@@ -103,7 +103,8 @@ def try_remedies(
 def judged(remedy: Remedy, ran: Ran, before: Job, after: Job) -> JobTrial:
     """What one trial showed, between two runs of the untouched script."""
     now, had = ran.job, _codes(before)
-    tried: dict[str, Any] = {"title": remedy.title, "setting": remedy.setting, "codes": remedy.codes}
+    tried: dict[str, Any] = {name: getattr(remedy, name) for name in ("kind", "title", "setting", "codes")}
+    tried["status"] = ran.status
     if now is None or ran.status != (before.exit.status or 0):
         # What a rank of it reports that none did before; else what its end says.
         raised = (
@@ -112,7 +113,7 @@ def judged(remedy: Remedy, ran: Ran, before: Job, after: Job) -> JobTrial:
             if finding.severity == "error" and finding.code not in had
         )
         reason = next(raised, ran.reason)
-        return JobTrial(kind=remedy.kind, verdict="failed", status=ran.status, reason=reason, **tried)
+        return JobTrial(verdict="failed", reason=reason, **tried)
     has = _codes(now)
     new = tuple(sorted({code for code in has if has[code] in _SERIOUS} - set(had)))
     count, difference = _losses(before, now, after)
@@ -125,16 +126,12 @@ def judged(remedy: Remedy, ran: Ran, before: Job, after: Job) -> JobTrial:
     elif difference is not None and difference > _TOLERANCE:
         verdict = "changes results"
     steps = step_us(before), step_us(after)
+    tried |= {field: _span(now, field) for field in ("graphs", "break_sites", "compiles")}
     return JobTrial(
-        kind=remedy.kind,
         verdict=verdict,
-        status=ran.status,
         agree=now.first_divergence is None,
         gone=tuple(sorted(set(had) - set(has))),
         new=new,
-        graphs=_span(now, "graphs"),
-        break_sites=_span(now, "break_sites"),
-        compiles=_span(now, "compiles"),
         step_us=step_us(now),
         step_us_around=None if steps[0] is None or steps[1] is None else (steps[0], steps[1]),
         loss_count=count,
@@ -163,21 +160,21 @@ def _losses(before: Job, now: Job, after: Job) -> tuple[int, float | None]:
     steady, difference = _difference(before, after), _difference(before, now)
     if steady is None or steady > _TOLERANCE or difference is None:
         return 0, None
-    return sum(len(rank.steps.losses) for rank in now.ranks if rank.steps is not None), difference
+    return sum(len(losses) for _, losses in _losses_of(now)), difference
+
+
+def _losses_of(job: Job) -> list[tuple[int, Sequence[float]]]:
+    return [(rank.rank, rank.steps.losses) for rank in job.ranks if rank.steps is not None]
 
 
 def _difference(one: Job, other: Job) -> float | None:
     """The largest relative difference of two losses; None if the runs don't have the same number of them."""
-    pairs: list[tuple[float, float]] = []
-    if [rank.rank for rank in one.ranks] != [rank.rank for rank in other.ranks]:
+    mine, theirs = _losses_of(one), _losses_of(other)
+    if [(rank, len(losses)) for rank, losses in mine] != [(rank, len(losses)) for rank, losses in theirs]:
         return None
-    for left, right in zip(one.ranks, other.ranks, strict=True):
-        if left.steps is None or right.steps is None or len(left.steps.losses) != len(right.steps.losses):
-            return None
-        pairs += zip(left.steps.losses, right.steps.losses, strict=True)
-    if not pairs:
-        return None
-    return max(abs(a - b) / max(abs(a), abs(b), 1e-12) for a, b in pairs)
+    each = zip(mine, theirs, strict=True)
+    pairs = [pair for (_, left), (_, right) in each for pair in zip(left, right, strict=True)]
+    return max((abs(a - b) / max(abs(a), abs(b), 1e-12) for a, b in pairs), default=None)
 
 
 def runner(

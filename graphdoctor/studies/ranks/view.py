@@ -9,23 +9,20 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import takewhile
 
 from graphdoctor.facts.job import (
     Aspect,
     CompileAgreement,
     CompiledFunction,
     Divergence,
-    DivergentValue,
     HangCandidate,
     HangKind,
     Job,
     JobTrial,
     RankGroup,
-    Straggler,
     StragglerCause,
 )
-from graphdoctor.facts.wording import counted, duration, listed, ranks_text, speed_text
+from graphdoctor.facts.wording import counted, duration, listed, ranks_text, speed_text, without_middle
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.log_words import unshown_in_job
 from graphdoctor.views.parts import (
@@ -58,8 +55,6 @@ _MOST_NAMED = 24
 """Characters of ranks that are named within a sentence; of more, only their number is said."""
 _VALUE = 240
 """Characters of a value at the first divergence."""
-_CONTEXT = 24
-"""Characters before the first that differs, in values that are cut."""
 _FEW_ROWS = 8
 
 _WORDS: dict[Aspect, str] = {
@@ -176,27 +171,15 @@ def _divergence(found: Divergence) -> Iterator[Block]:
     at = Span(_named(found, found.compile), "code")
     yield Note(("What ranks have at ", at, ", ", short_place(found.location), ":"), show="long")
     shown, more = found.values[:_MOST_GROUPS], found.values[_MOST_GROUPS:]
-    texts = [_value(one, found.what) for one in shown]
-    longest = max(map(len, texts), default=0)
-    begin = 0
-    if len(texts) > 1 and longest > _VALUE:
-        alike = takewhile(lambda letters: len({*letters}) == 1, zip(*texts, strict=False))
-        begin = max(len([*alike]) - _CONTEXT, 0)
     rows = []
-    for value, text in zip(shown, texts, strict=True):
-        cut = "…" * bool(begin) + text[begin:]
-        whole = cut if len(cut) <= _VALUE else f"{cut[: _VALUE - 1]}…"
-        rows.append(Row(ranks_text(value.ranks), "missing" if text == "-" else Span(whole, "code")))
+    for value in shown:
+        text = ", ".join(map(_collective, value.value.split(", "))) if found.what == "collectives" else value.value
+        whole = Span(without_middle(" ".join(text.split()), _VALUE), "code")
+        rows.append(Row(ranks_text(value.ranks), "missing" if text == "-" else whole))
     if more:
         ranks = sum(len(value.ranks) for value in more)
         rows.append(Row(counted(ranks, "more rank"), counted(len(more), "more value")))
     yield Rows(tuple(rows), "value")
-
-
-def _value(value: DivergentValue, what: Aspect) -> str:
-    if what == "collectives":
-        return ", ".join(map(_collective, value.value.split(", ")))
-    return " ".join(value.value.split())
 
 
 def _compiles(job: Job) -> Iterator[Block]:
@@ -317,28 +300,20 @@ def _hang_text(found: HangCandidate, job: Job) -> str:
 
 
 def _skew_texts(job: Job) -> Iterator[str]:
-    if job.skew.straggler is None:
+    found = job.skew.straggler
+    if found is None:
         return
-    yield _straggler_text(job.skew.straggler, job)
+    row = next(each for each in job.agreement if (each.compile, each.function) == (found.compile, found.function))
+    lacking = [rank for group in row.groups if group.compile_id is None for rank in group.ranks]
+    why = f": {_lacking(lacking, job)}" if found.why == "alone" else _WHY.get(found.why, "")
+    most = "" if f"{found.compile_extra_s:.2f}" == f"{found.extra_s:.2f}" else f", {found.compile_extra_s:.2f} s of it"
+    longer = f"Rank {found.rank} compiles {found.extra_s:.2f} s longer than the quickest rank{most}"
+    yield f"{longer} at {_named(row, row.compile)}{why}."
     waits = [(rank.waits_s, -rank.rank) for rank in job.ranks if rank.waits_s is not None]
     if job.skew.job_s is not None and waits:
         longest, rank = max(waits)
-        yield (
-            f"If ranks wait for each other after each compile, compiling takes the job {job.skew.job_s:.2f} s; "
-            f"rank {-rank} waits longest, {longest:.2f} s."
-        )
-
-
-def _straggler_text(found: Straggler, job: Job) -> str:
-    place = (found.compile, found.function)
-    row = next(each for each in job.agreement if (each.compile, each.function) == place)
-    why = _WHY.get(found.why, "")
-    if found.why == "alone":
-        lacking = [rank for group in row.groups if group.compile_id is None for rank in group.ranks]
-        why = f": {_lacking(lacking, job)}"
-    most = "" if f"{found.compile_extra_s:.2f}" == f"{found.extra_s:.2f}" else f", {found.compile_extra_s:.2f} s of it"
-    longer = f"Rank {found.rank} compiles {found.extra_s:.2f} s longer than the quickest rank{most}"
-    return f"{longer} at {_named(row, row.compile)}{why}."
+        taken = f"If ranks wait for each other after each compile, compiling takes the job {job.skew.job_s:.2f} s"
+        yield f"{taken}; rank {-rank} waits longest, {longest:.2f} s."
 
 
 # What to do.

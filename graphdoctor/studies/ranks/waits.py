@@ -107,34 +107,27 @@ _NOTABLE_S = 0.1
 seconds."""
 
 
-def skew_of(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Skew:
-    """How unevenly ranks compile."""
-    totals = [report.summary.compile_time_s for report in ranks]
+def skew_of(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[Skew, Mapping[int, float | None]]:
+    """How unevenly ranks compile, and for how many seconds each waits if they wait for each other after each compile.
+
+    The longest compile of each row, added up, is what compiling takes the job; it and waits are None if the time of a
+    compile is unknown.
+    """
+    totals, numbers = [report.summary.compile_time_s for report in ranks], [report.rank for report in ranks]
     known = [total for total in totals if total is not None]
-    job_s = job_seconds(rows)
-    return Skew(
-        compile_s=(min(known), max(known)) if len(known) == len(totals) else None,
-        job_s=job_s,
-        straggler=None if job_s is None else _straggler(rows, [report.rank for report in ranks], job_s),
-    )
-
-
-def job_seconds(rows: Sequence[Row]) -> float | None:
-    """The longest compile of each row, added up; None if the time of a compile is unknown."""
-    found = [[compile_.duration_s for compile_ in row.found.values()] for row in rows]
-    if any(None in durations for durations in found):
-        return None
-    return sum(max(filter(None, durations), default=0.0) for durations in found)
-
-
-def waits_of(rows: Sequence[Row], ranks: Sequence[int]) -> Mapping[int, float | None]:
-    """Seconds that each rank waits for others, if they wait for each other after each compile."""
-    job_s = job_seconds(rows)
-    own = dict.fromkeys(ranks, 0.0)
+    own, job_s = dict.fromkeys(numbers, 0.0), 0.0
     for row in rows:
-        for rank, compile_ in row.found.items():
-            own[rank] += compile_.duration_s or 0.0
-    return {rank: None if job_s is None else job_s - own[rank] for rank in ranks}
+        times = {rank: compile_.duration_s or 0.0 for rank, compile_ in row.found.items()}
+        job_s += max(times.values(), default=0.0)
+        for rank, seconds in times.items():
+            own[rank] += seconds
+    is_known = all(compile_.duration_s is not None for row in rows for compile_ in row.found.values())
+    skew = Skew(
+        compile_s=(min(known), max(known)) if len(known) == len(totals) else None,
+        job_s=job_s if is_known else None,
+        straggler=_straggler(rows, numbers, job_s) if is_known else None,
+    )
+    return skew, {rank: job_s - seconds if is_known else None for rank, seconds in own.items()}
 
 
 def _straggler(rows: Sequence[Row], ranks: Sequence[int], job_s: float) -> Straggler | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
@@ -97,11 +96,6 @@ COLUMNS = tuple(_BY_NAME[name] for name in dict.fromkeys((*_FIRST.split(), *_BY_
 def flat_columns() -> tuple[Column, ...]:
     """The columns that a table of plain cells can hold, such as CSV: all but lists of causes."""
     return tuple(column for column in COLUMNS if column.type != "list<struct>")
-
-
-def cells(row: SurveyRow) -> Iterator[tuple[Column, object]]:
-    """Each column with what the row has in it."""
-    return ((column, column.read(row)) for column in COLUMNS)
 
 
 # As CSV: what is null is an empty cell, and no text has a newline or a control character.
