@@ -18,6 +18,7 @@ from graphdoctor.facts.evidence import (
     TritonKernel,
 )
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.wording import counted, times
 from graphdoctor.views.measures import time_text
@@ -51,9 +52,7 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     evidence = diagnosis.recording.evidence
     show: Show = "always" if diagnosis.recording.is_foreign else "long"
     if evidence.cache_answers:
-        compiles: dict[str | None, list[CacheAnswer]] = {}
-        for found in evidence.cache_answers:
-            compiles.setdefault(found.compile_id, []).append(found)
+        compiles = grouped((found.compile_id, found) for found in evidence.cache_answers)
         each = (f"{compile_id or 'outside any compile'}: {caches_text(own)}" for compile_id, own in compiles.items())
         yield from _listed("caches", caches_text(evidence.cache_answers), each, show)
     if evidence.shapes:
@@ -87,9 +86,7 @@ def _listed(label: str, text: str, each: Iterable[str], show: Show) -> Iterator[
 
 def caches_text(answers: Iterable[CacheAnswer]) -> str:
     """How often each cache on disk said what, with the commonest reason."""
-    asked: dict[AskedCache, list[CacheAnswer]] = {}
-    for found in answers:
-        asked.setdefault(found.cache, []).append(found)
+    asked = grouped((found.cache, found) for found in answers)
     parts = []
     for cache, own in asked.items():
         counts = Counter(found.state for found in own)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, SoFar
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms, TrialCounts
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import about_time, counted, duration, factor_text, shortened, without_middle
@@ -39,9 +40,7 @@ def left_text(left_s: float | None, *, is_open: bool) -> str:
 
 def decided_text(trial: DecidedTrial, counts: TrialCounts) -> str:
     """What a trial showed: ``trial 3 of 8 · verified · model.py:28 · Skip `print(…)` while compiling``."""
-    by_verdict: dict[str, list[str]] = {}
-    for place, verdict in trial.verdicts:
-        by_verdict.setdefault(verdict, []).append(place)
+    by_verdict = grouped((verdict, place) for place, verdict in trial.verdicts)
     under = f" under {trial.backend}" if trial.backend else ""
     shown = ", ".join(
         f"{verdict}{under} · {places[0]}{f' and {len(places) - 1} more' if places[1:] else ''}"

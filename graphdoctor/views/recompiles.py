@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.trials import TrialResult
@@ -234,10 +235,9 @@ def variation_parts(diagnosis: Diagnosis) -> Iterator[Block]:
             table = Table(headings, tuple(map(_row, group)), "property", _MOST_VARIED)
             reasons = Rows(tuple(row for variation in group for row in _reasons(variation)), show="long")
             yield Section(heading, (table, reasons, *_advice(group, verdict)), tone=tone)
-    by_reason: dict[str, list[str]] = {}
-    for variation in variations:
-        if variation.verdict == "not_varied":
-            by_reason.setdefault(variation.reason or "", []).append(variation.expression)
+    by_reason = grouped(
+        (variation.reason or "", variation.expression) for variation in variations if variation.verdict == "not_varied"
+    )
     notes = (note for reason, names in by_reason.items() for note in _untried(reason, list(dict.fromkeys(names))))
     yield Section("Not varied", tuple(notes))
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.facts.counts import Counts, Steadiness
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Graph
-from graphdoctor.facts.watch import CallWatch, WatchedFunction
+from graphdoctor.facts.watch import CallWatch
 from graphdoctor.facts.wording import counted, duration, percent, times
 from graphdoctor.views import words
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
@@ -201,10 +202,11 @@ def _coverage(diagnosis: Diagnosis) -> str:
 
 def watched_texts(watch: CallWatch) -> list[str]:
     """What watching showed of each compiled function, if there are several; those of one line together."""
-    lines: dict[tuple[str, str | None, int | None, str | None], list[WatchedFunction]] = {}
-    for found in watch.functions:
-        if found.not_covered != "nested":
-            lines.setdefault((found.compiled, found.file, found.line, found.process), []).append(found)
+    lines = grouped(
+        ((found.compiled, found.file, found.line, found.process), found)
+        for found in watch.functions
+        if found.not_covered != "nested"
+    )
     texts = [_watched_text(CallWatch(functions=tuple(found), cost_s=0.0)) for found in lines.values()]
     return texts if len(texts) > 1 else []
 

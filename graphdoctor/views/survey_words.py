@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.survey import SURVEY_STATUSES
 from graphdoctor.facts.wording import about_time, bytes_text, counted, duration, factor_text, percent, shortened
 from graphdoctor.views.measures import interval_text, seconds_text
@@ -174,10 +175,7 @@ def _whole_text(rows: Iterable[SurveyRow]) -> str:
 
 def _by_target(report: SurveyReport) -> tuple[int, int, int]:
     """How many targets pass under every variant, how many under none, and how many were judged."""
-    outcomes: dict[str, list[bool]] = {}
-    for row in report.rows:
-        if row.is_judged:
-            outcomes.setdefault(row.name, []).append(row.is_passed)
+    outcomes = grouped((row.name, row.is_passed) for row in report.rows if row.is_judged)
     found = list(outcomes.values())
     return sum(sum(each) == len(report.variants) for each in found), sum(not any(each) for each in found), len(found)
 
@@ -420,10 +418,7 @@ def failures(rows: Iterable[SurveyRow]) -> list[Failure]:
 
     Errors are the same if they differ only in numbers and in words that hold the target's own name.
     """
-    groups: dict[tuple[SurveyStatus, SurveyStage | None, str | None, str], list[SurveyRow]] = {}
-    for row in rows:
-        if not row.is_passed:
-            groups.setdefault((row.status, row.stage, row.error_type, _pattern(row)), []).append(row)
+    groups = grouped(((row.status, row.stage, row.error_type, _pattern(row)), row) for row in rows if not row.is_passed)
     found = []
     for (status, stage, _, pattern), own in groups.items():
         texts = {failure_text(row) for row in own}

@@ -308,12 +308,12 @@ def _groups(before: Sequence[StageNode], after: Sequence[StageNode], links: Link
 def _linked(before: Sequence[StageNode], after: Sequence[StageNode], links: Links) -> dict[str, list[str]]:
     """For nodes after, those before that torch's mapping names."""
     known = {node.name: node for node in after}
-    found: dict[str, list[str]] = {}
-    for node in before:
-        for name in links.get(node.name, ()):
-            if name in known and (name == node.name or _place(known[name]) == _place(node)):
-                found.setdefault(name, []).append(node.name)
-    return found
+    return grouped(
+        (name, node.name)
+        for node in before
+        for name in links.get(node.name, ())
+        if name in known and (name == node.name or _place(known[name]) == _place(node))
+    )
 
 
 def _alike(before: Sequence[StageNode], after: Sequence[StageNode]) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from graphdoctor.facts.diagnosis import Severity
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.survey import (
     SURVEY_STATUSES,
     GeometricMean,
@@ -142,10 +143,7 @@ def shared_export_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
 
     It stops in each model's own ``forward``, so findings belong together that say the same, wherever they are.
     """
-    found: dict[tuple[str, str], list[_Found]] = {}
-    for row in rows:
-        for cause in row.export_causes:
-            found.setdefault((cause.code, cause.message), []).append((row, cause))
+    found = grouped(((cause.code, cause.message), (row, cause)) for row in rows for cause in row.export_causes)
     return tuple(sorted(map(_shared, found.values()), key=_rank))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.grouping import grouped
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
@@ -46,10 +47,7 @@ def largest_first(graphs: Iterable[Graph]) -> list[Graph]:
 
 def by_call(diagnosis: Diagnosis) -> dict[int | None, list[Compile]]:
     """The compiles of each call, by its number."""
-    found: dict[int | None, list[Compile]] = {}
-    for one in diagnosis.recording.compiles:
-        found.setdefault(one.call_index, []).append(one)
-    return found
+    return grouped((one.call_index, one) for one in diagnosis.recording.compiles)
 
 
 def lanes_data(
@@ -80,10 +78,9 @@ def _fate(compiles: Sequence[Compile]) -> str | None:
 
 def phases_height(phases: Iterable[Phase]) -> tuple[int, int]:
     """The rows of compiles, which are as deep as their phases are nested."""
-    depths: dict[tuple[str | None, str | None], list[int]] = {}
-    for phase in phases:
-        if phase.duration_us is not None:
-            depths.setdefault((phase.process, phase.compile_id), []).append(phase.depth)
+    depths = grouped(
+        ((phase.process, phase.compile_id), phase.depth) for phase in phases if phase.duration_us is not None
+    )
     return height_of([max(own) - min(own) + 1 for own in depths.values()])
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphdoctor.facts.diagnosis import Diagnosis, Location
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import counted
@@ -185,9 +186,7 @@ class Page:
 
     def _recompiles(self) -> Drawing:
         """Functions that were compiled more than once or hit their limit, with their cache entries in order."""
-        compiles: dict[int, list[Compile]] = {}
-        for found in self._rows(self._diagnosis.recording.compiles):
-            compiles.setdefault(found.frame_id, []).append(found)
+        compiles = grouped((found.frame_id, found) for found in self._rows(self._diagnosis.recording.compiles))
         frames = [
             (frame, len(report.compile_ids), compiles[frame.frame_id])
             for frame, report in self._diagnosis.each_frame()

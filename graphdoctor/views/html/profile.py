@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.wording import counted
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.html.highlight import highlighted
@@ -18,7 +19,7 @@ from graphdoctor.views.words import base_name
 
 if TYPE_CHECKING:
     from graphdoctor.facts.picture import Picture, SourceText
-    from graphdoctor.facts.profile import ProfiledKernel, ProfiledLine, ProfileReport, TimePart
+    from graphdoctor.facts.profile import ProfiledKernel, ProfileReport, TimePart
 
     Place = Callable[[str, int], tuple[str, str | None]]
     _Parts = Sequence[tuple[Sequence[str], TimePart]]
@@ -84,10 +85,7 @@ class ProfileDrawings:
 
     def code(self) -> tuple[Drawing, ...]:
         """The code that Inductor generated, and what it chose from."""
-        users: dict[int, list[int]] = {}
-        for number, own in enumerate(self._codes.of):
-            for code in own:
-                users.setdefault(code, []).append(number)
+        users = grouped((code, number) for number, own in enumerate(self._codes.of) for code in own)
         codes = [
             {"code": code, "lines": highlighted(code.text, code.language), "users": users[number]}
             for number, code in enumerate(self._codes.found)
@@ -144,9 +142,7 @@ def _sources(
 ) -> tuple[list[dict[str, Any]], int]:
     """The files with time in them, the costliest first, and how many of them were left out."""
     known = {each.file: each for each in texts}
-    by_file: dict[str, list[ProfiledLine]] = {}
-    for line in report.lines:
-        by_file.setdefault(line.file, []).append(line)
+    by_file = grouped((line.file, line) for line in report.lines)
     costly = sorted(by_file.items(), key=lambda item: -sum(line.share for line in item[1]))
     found = []
     for number, (file, own) in enumerate(costly[:_MAX_FILES]):
