@@ -218,6 +218,14 @@ class SurveyRow(Fact):
         return not (self.break_sites or self.skipped_frames or self.frames_over_limit)
 
     @property
+    def speed(self) -> tuple[float, float, float] | None:
+        """The speed-up between the ends of its interval, all above 0; None if it isn't known."""
+        low, ratio, high = self.speedup_low, self.speedup, self.speedup_high
+        if low is None or ratio is None or high is None or min(low, ratio, high) <= 0:
+            return None
+        return low, ratio, high
+
+    @property
     def is_flaky(self) -> bool:
         """Whether its attempts came out differently."""
         return any(status != self.status for status in self.earlier)

@@ -199,8 +199,8 @@ def _bars(comparison: SurveyComparison) -> tuple[Drawing, ...]:
         for piece in comparison.pieces
         for side, changes in (("worse", piece.worse), ("better", piece.better))
         if any(change.kind == "speedup" for change in changes)
-        and (before := _ratio(piece.before)) is not None
-        and (after := _ratio(piece.after)) is not None
+        and (before := piece.before.speed) is not None
+        and (after := piece.after.speed) is not None
     ]
     if not found:
         return ()
@@ -220,13 +220,6 @@ def _bars(comparison: SurveyComparison) -> tuple[Drawing, ...]:
     axis = Axis(min(ends) / 1.05, max(1.0, *ends) * 1.05, is_log=True)
     facts = {"axis": axis, "bars": bars, "more_bars": max(len(found) - _MAX_BARS, 0)}
     return (Drawing("survey_moves.html.j2", facts, styles=(*STYLES, "survey_comparison.css")),)
-
-
-def _ratio(row: SurveyRow) -> tuple[float, float, float] | None:
-    """The speed-up between both ends of its interval; None if it can't be drawn."""
-    if row.speedup is None or row.speedup_low is None or row.speedup_high is None or row.speedup_low <= 0:
-        return None
-    return row.speedup_low, row.speedup, row.speedup_high
 
 
 # What one survey alone has, and what got worse.

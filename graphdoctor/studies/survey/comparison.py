@@ -140,7 +140,7 @@ def _piece(before: SurveyRow, after: SurveyRow, unasked: Collection[SurveyMeasur
         better=better,
         noted=noted,
         unknown=unknown,
-        is_noisy=is_measured and _are_timed(before, after) and _least(before, after) is None,
+        is_noisy=is_measured and None not in (before.speed, after.speed) and _least(before, after) is None,
         is_unjudged=before.is_judged and not after.is_judged,
     )
     return replace(piece, verdict=_verdict(piece))
@@ -194,19 +194,12 @@ def _change(
 
 
 def _speeds(before: SurveyRow, after: SurveyRow) -> _Changes:
-    least = _least(before, after)
-    if least is None or not _are_timed(before, after):
+    least, one, other = _least(before, after), before.speed, after.speed
+    if least is None or one is None or other is None:
         return
-    one, other = before.speedup or 0.0, after.speedup or 0.0
-    is_slower = (after.speedup_high or 0.0) < (before.speedup_low or 0.0)
-    is_faster = (after.speedup_low or 0.0) > (before.speedup_high or 0.0)
-    if (is_slower or is_faster) and abs(math.log(one / other)) > least:
-        yield _change("speedup", "warning", one, other, is_worse=is_slower)
-
-
-def _are_timed(before: SurveyRow, after: SurveyRow) -> bool:
-    numbers = [number for row in (before, after) for number in (row.speedup, row.speedup_low, row.speedup_high)]
-    return all(number is not None and number > 0 for number in numbers)
+    is_slower, is_faster = other[2] < one[0], other[0] > one[2]
+    if (is_slower or is_faster) and abs(math.log(one[1] / other[1])) > least:
+        yield _change("speedup", "warning", one[1], other[1], is_worse=is_slower)
 
 
 def _least(before: SurveyRow, after: SurveyRow) -> float | None:
@@ -325,7 +318,7 @@ def _variants(after: SurveyReport, pairs: _Pairs) -> Iterator[ComparedVariant]:
             continue
         judged = [pair for pair in own if pair[0].is_judged or pair[1].is_judged]
         passed = [pair for pair in judged if pair[0].is_passed and pair[1].is_passed]
-        timed = [pair for pair in passed if _are_timed(*pair)]
+        timed = [pair for pair in passed if all(row.speed is not None for row in pair)]
         compiles = [(one.compile_cold_s, other.compile_cold_s) for one, other in passed]
         cold = [(one, other) for one, other in compiles if one is not None and other is not None]
         yield ComparedVariant(

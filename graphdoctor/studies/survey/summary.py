@@ -92,27 +92,14 @@ def mean_speedup(rows: Iterable[SurveyRow]) -> GeometricMean | None:
     Returns:
         None if there is no speed-up.
     """
-    logs: list[float] = []
-    below = above = 0.0
-    for row in rows:
-        if not row.is_passed or row.speedup is None or row.speedup_low is None or row.speedup_high is None:
-            continue
-        if min(row.speedup, row.speedup_low) <= 0:
-            continue
-        middle = math.log(row.speedup)
-        logs.append(middle)
-        below += (middle - math.log(row.speedup_low)) ** 2
-        above += (math.log(row.speedup_high) - middle) ** 2
+    logs = [[*map(math.log, row.speed)] for row in rows if row.is_passed and row.speed is not None]
     if not logs:
         return None
-    count = len(logs)
-    mean = math.fsum(logs) / count
-    return GeometricMean(
-        ratio=math.exp(mean),
-        low=math.exp(mean - math.sqrt(below) / count),
-        high=math.exp(mean + math.sqrt(above) / count),
-        count=count,
-    )
+    mean = math.fsum(middle for _, middle, _ in logs) / len(logs)
+    below = math.sqrt(sum((middle - low) ** 2 for low, middle, _ in logs)) / len(logs)
+    above = math.sqrt(sum((high - middle) ** 2 for _, middle, high in logs)) / len(logs)
+    low, high = math.exp(mean - below), math.exp(mean + above)
+    return GeometricMean(ratio=math.exp(mean), low=low, high=high, count=len(logs))
 
 
 def shared_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
