@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from graphdoctor.facts.bench import StageResult, Stages
-from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.studies.bench.stages import Subject
 from graphdoctor.studies.bench.switches import INDUCTOR
@@ -68,7 +68,10 @@ class _Minifier:
         """The program, or why there is none."""
         self.folder.mkdir(parents=True)
         self.on_phase("looking for the graph that fails")
-        launched = self._launch()
+        after: Literal["dynamo", "aot"] = "aot" if self.failing.name == INDUCTOR else "dynamo"
+        plan = MinifierPlan(after, str(self.folder), is_wrong=self.failing.outcome == "wrong")
+        name = f"{self.subject.name}-minifier"
+        launched = self.subject.replay(self.failing.name, (), name, RunChange(minifier=plan))
         launcher = next(iter(sorted(self.folder.rglob(_LAUNCHER))), None)
         if launcher is None:
             return "torch's minifier runs each graph by itself, and saw none fail"
@@ -83,14 +86,6 @@ class _Minifier:
                 return found
             reason = found
         return reason
-
-    def _launch(self) -> Recording:
-        plan = MinifierPlan(
-            after="aot" if self.failing.name == INDUCTOR else "dynamo",
-            folder=str(self.folder),
-            is_wrong=self.failing.outcome == "wrong",
-        )
-        return self.subject.replay(self.failing.name, (), f"{self.subject.name}-minifier", RunChange(minifier=plan))
 
     def _minify(self, launcher: Path, beginning: str, expected: ProbeExit) -> Path | str:
         reproducer = self.folder / _REPRODUCER

@@ -146,17 +146,9 @@ class _Following:
         except _OutOfTimeError:
             note = f"stopped after {counted(len(self.results), 'run')}: the time was up"
             found = replace(self.found, note=note)
-        return Stages(
-            results=self._in_order(),
-            first=first,
-            part=found.text,
-            workaround=found.workaround,
-            note=found.note,
-        )
-
-    def _in_order(self) -> tuple[StageResult, ...]:
         order = [*stages_of(self.subject.spec.backend), CROSSREF]
-        return tuple(sorted(self.results, key=lambda result: order.index(result.name)))
+        results = tuple(sorted(self.results, key=lambda result: order.index(result.name)))
+        return Stages(results=results, first=first, part=found.text, workaround=found.workaround, note=found.note)
 
     def _as_known(self, known: Stages) -> Stages | None:
         """The stages of another variant, if what helps there helps here; None if it doesn't."""
@@ -178,7 +170,10 @@ class _Following:
         switches = switches_of(stage, self.subject.spec)
         if not switches or not self._try(stage, (*beside, *switches)).is_right:
             note = "it stays so without every part that can be left out" if switches else None
-            return self._fake_kernel() or _Found(note=note)
+            # It may be an operator of the program's own whose fake kernel says something else than its kernel gives.
+            if (self._try(CROSSREF).error_type or "").rpartition(".")[2] == _MISMATCH:
+                note = "an operator's fake kernel says something else than its kernel"
+            return _Found(note=note)
         chosen = self._smallest(stage, switches, beside=beside)
         for kind in [switch.kind for switch in chosen if switch.kind is not None]:
             chosen = self._names_of(stage, kind, chosen, beside=beside)
@@ -199,13 +194,6 @@ class _Following:
             return found
         note = f"leaving out {found.text} helps, too"
         return _Found(settings, note=note, workaround=self._workaround(stage, settings))
-
-    def _fake_kernel(self) -> _Found | None:
-        """An operator of the program's own whose fake kernel says something else than its kernel gives."""
-        tried = self._try(CROSSREF)
-        if (tried.error_type or "").rpartition(".")[2] != _MISMATCH:
-            return None
-        return _Found(note="an operator's fake kernel says something else than its kernel")
 
     def _names_of(
         self, stage: str, kind: CompilerPartKind, chosen: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()

@@ -146,13 +146,8 @@ def best_of(ways: Sequence[ExportWay]) -> Best | None:
     for status in ("exported", "unknown"):
         for way in ways:
             if way.status == status:
-                return name_of(way)
+                return "strict" if way.is_strict else "non-strict"
     return None
-
-
-def name_of(way: ExportWay) -> Best:
-    """What a way is called."""
-    return "strict" if way.is_strict else "non-strict"
 
 
 def answer(ways: Sequence[ExportWay], best: Best | None) -> str:

@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from graphdoctor.facts.bench import Correctness
-from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import DynamicShapes, ExportDim, ExportReport, ExportWay, WayStatus
 from graphdoctor.facts.trials import ResultKind
 from graphdoctor.facts.wording import counted
@@ -79,7 +78,8 @@ def _parts(report: ExportReport) -> Iterator[Block]:
     if any(way.blockers and not way.is_cured for way in report.ways):
         yield Note("torch stops at the first thing that it can't export; more may come after it.", "dim")
     yield from (_cured(group) for group in cured_groups(report))
-    breaks = Rows(tuple(map(_break, report.breaks)), "line", _MAX_BREAKS)
+    found = ((one.code, (short_place(one.location), f" {first_sentence(one.message)}")) for one in report.breaks)
+    breaks = Rows(tuple(Row(code, Note(said)) for code, said in found), "line", _MAX_BREAKS)
     yield Section("torch.compile also breaks here, so strict=True may stop here next", (breaks,), short="Breaks")
     if report.dynamic is not None:
         yield _dynamic(report.dynamic)
@@ -187,10 +187,6 @@ def _cured(group: Sequence[ExportWay]) -> Section:
     parts: list[Block] = [Diff(group[0].diff)] if group[0].diff else []
     parts += [Note("Run first:", "dim"), Code("\n".join(group[0].settings))] if group[0].settings else []
     return Section(title, tuple(parts), "Fixes", tone="good")
-
-
-def _break(finding: Finding) -> Row:
-    return Row(finding.code, Note((short_place(finding.location), f" {first_sentence(finding.message)}")))
 
 
 def _dynamic(dynamic: DynamicShapes) -> Section:

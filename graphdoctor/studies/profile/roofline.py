@@ -57,13 +57,15 @@ def _judged(kernel: ProfiledKernel, calibration: Calibration | None, device: Dev
     tflops_per_s = None if kernel.flops is None else kernel.flops / kernel.time_us / 1e6
     bandwidth = _share(gb_per_s, None if calibration is None else calibration.copy_gb_per_s)
     compute = _share(tflops_per_s, None if calibration is None else _product_rate(kernel, calibration))
+    is_alone = device == "cpu" and calibration is not None and calibration.threads == 1
+    starting_us = _ALONE_US if is_alone else _STARTING_US[device]
     return replace(
         kernel,
         gb_per_s=gb_per_s,
         tflops_per_s=tflops_per_s,
         bandwidth_share=bandwidth,
         compute_share=compute,
-        bound_by=_bound_by(kernel, bandwidth, compute, _starting_us(calibration, device)),
+        bound_by=_bound_by(kernel, bandwidth, compute, starting_us),
     )
 
 
@@ -81,11 +83,6 @@ def _product_rate(kernel: ProfiledKernel, calibration: Calibration) -> float | N
 def is_convolution(kernel: ProfiledKernel) -> bool:
     """It computes a convolution or its gradients."""
     return any("convolution" in name for name in kernel.operations)
-
-
-def _starting_us(calibration: Calibration | None, device: Device) -> float:
-    is_alone = device == "cpu" and calibration is not None and calibration.threads == 1
-    return _ALONE_US if is_alone else _STARTING_US[device]
 
 
 def _bound_by(

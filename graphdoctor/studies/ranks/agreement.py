@@ -195,16 +195,11 @@ def _value(row: Row, rank: int, what: Aspect) -> str:
     return str(_VALUES[what](compile_))
 
 
-def needs_texts(divergence: Divergence) -> bool:
-    """Whether what differs is known as a digest only."""
-    return divergence.what in ("operations", "sizes", "guards")
-
-
 def with_texts(divergence: Divergence, texts: Sequence[str]) -> Divergence:
     """A divergence whose values are the first lines that differ, in the place of digests.
 
     Args:
-        divergence: One that ``needs_texts``.
+        divergence: One in what is known as digests only.
         texts: The printed graph or guards of one rank of each group; the first two are compared.
     """
     pairs = zip(*(text.splitlines() for text in texts), strict=False)

@@ -23,7 +23,7 @@ from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import ranks_text
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
-from graphdoctor.studies.ranks.agreement import Row, agreement_of, first_divergence, needs_texts, rows_of, with_texts
+from graphdoctor.studies.ranks.agreement import Row, agreement_of, first_divergence, rows_of, with_texts
 from graphdoctor.studies.ranks.rank import RankPiece, TextPiece, read_rank, read_texts
 from graphdoctor.studies.ranks.waits import hang_candidates, skew_of
 from graphdoctor.trace.folder import RankFolder, world_size
@@ -85,8 +85,8 @@ def job_report(
 
 
 def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], executor: Executor) -> Divergence:
-    if not needs_texts(divergence):
-        return divergence
+    if divergence.what not in ("operations", "sizes", "guards"):
+        return divergence  # its values are no digests
     place = (divergence.compile, divergence.function, divergence.resumes_at)
     row = next(found for found in job.agreement if (found.compile, found.function, found.resumes_at) == place)
     ids = {rank: group.compile_id for group in row.groups for rank in group.ranks}

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from graphdoctor.facts.wording import without_middle
 from graphdoctor.rules.gate.check import empty_text, missing_records, refused_call, trouble_of
 
 if TYPE_CHECKING:
@@ -152,10 +153,7 @@ def compiler_stage(error_type: str, traceback: str, *, backend: object) -> Surve
 
 def cut(traceback: str | None) -> str | None:
     """A traceback short enough for a table: its beginning and its end."""
-    if traceback is None or len(traceback) <= _MAX_TRACEBACK:
-        return traceback
-    half = _MAX_TRACEBACK // 2
-    return f"{traceback[:half]}\n…\n{traceback[-half:]}"
+    return None if traceback is None else without_middle(traceback, _MAX_TRACEBACK)
 
 
 def _words(error: CallError) -> str:
