@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from graphdoctor.facts.diagnosis import Finding, Location
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.fixes.recipe import Edit, Place, Recipe
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from graphdoctor.fixes.recipe import Place, Recipe
+from graphdoctor.fixes.source.tree import SourceFile
 
 CASES = Path(__file__).parent / "cases"
-_HEAD = re.compile(r'^"""(?P<code>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<context> .*)?"""$')
-_CHANGE = re.compile(r"^change: (?P<kind>\w+) (?P<expression>\S+) (?P<old>\S+) -> (?P<new>\S+)$")
+_HEAD = re.compile(r'^"""(?P<said>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<more> .*)?"""$')
+_CHANGE = re.compile(r"change: (?P<kind>\w+) (?P<expression>\S+)(?: (?P<old>\S+) -> (?P<new>\S+))?$")
 
 
 def cases(recipe: str) -> list[Path]:
@@ -77,38 +74,19 @@ def place_of(path: Path) -> Place:
     """
     match = _HEAD.match(path.read_text(encoding="utf-8").splitlines()[0])
     assert match, f"{path} begins with no place"
-    columns = None
-    if match["column"]:
-        columns = (int(match["column"]), int(match["end"]) if match["end"] else None)
-    context = match["context"].strip() if match["context"] else None
-    changed = _CHANGE.match(context or "")
+    columns = (int(match["column"]), int(match["end"]) if match["end"] else None) if match["column"] else None
+    return Place(SourceFile.read(path), described(match["said"] + (match["more"] or ""), int(match["line"]), columns))
+
+
+def described(said: str, line: int, columns: tuple[int, int | None] | None) -> Finding:
+    """The finding at a place, of which a text has the code, and torch's context or what changed: ``GD101 context``."""
+    code, _, context = said.partition(" ")
+    changed = _CHANGE.match(context)
     changes = (GuardChange(**changed.groupdict()),) if changed else ()
-    found = finding(match["code"], int(match["line"]), columns, context=context, changes=changes)
-    return Place(SourceFile.read(path), found)
+    return finding(code, line, columns, context=context.strip() or None, changes=changes)
 
 
 def place_in(text: str, code: str, line: int, columns: tuple[int, int | None] | None = None, **more: Any) -> Place:
     """A place in a text."""
     source = SourceFile.parse(Path("model.py"), text.encode())
     return Place(source, finding(code, line, columns, **more))
-
-
-def reason_of(edit: Callable[[], object]) -> str:
-    """Why a recipe leaves the source unchanged."""
-    with pytest.raises(DeclinedError) as declined:
-        edit()
-    return declined.value.reason
-
-
-def outcomes(edit: Callable[..., object], cases: Sequence[object]) -> str:
-    """What an edit makes of each case, or why it declines it, one below the other."""
-    found = []
-    for case in cases:
-        parts = case if isinstance(case, tuple) else (case,)
-        try:
-            result = edit(*parts)
-        except DeclinedError as error:
-            result = f"declined: {error.reason}"
-        text = result.content.decode() if isinstance(result, Edit) else result
-        found.append("\n".join([*map(str, parts), f"-> {text}"]))
-    return "\n\n".join(found)

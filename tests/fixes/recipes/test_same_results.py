@@ -1,19 +1,24 @@
-"""The programs that recipes edit for their control flow give the same results and gradients, whichever way they go."""
+"""Edited programs give the same results and gradients, whichever way they go, and raise where they raised."""
 
 from __future__ import annotations
 
+import json
+import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 
+from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.fixes.recipe import Recipe
-from graphdoctor.fixes.recipes import RECIPES
+from graphdoctor.fixes.recipes import RECIPES, check_instead_of_raise, no_grad_for_inference_mode, numpy_to_torch
 from tests.each import for_each
-from tests.fixes.recipes.places import cases, mended, place_of
+from tests.fixes.recipes.places import cases, mended, place_in, place_of
 
 _NAMES = (
     "branch-where",
@@ -27,7 +32,7 @@ _NAMES = (
 )
 
 
-def _program(path: Path, text: bytes) -> Callable[..., Any]:
+def _program(text: bytes, path: Path = Path("model.py")) -> Callable[..., Any]:
     """The target as graphdoctor would take it, with the same weights each time."""
     torch.manual_seed(0)
     names: dict[str, Any] = {"__name__": "program"}
@@ -71,7 +76,7 @@ def test_results_and_gradients_stay_whichever_way_is_taken(name: str) -> None:
 
 def _check(recipe: Recipe, path: Path) -> None:
     is_safe = recipe.edit(place_of(path)).is_safe
-    bad, fixed = _program(path, path.read_bytes()), _program(path.with_suffix(".mended"), mended(recipe, path))
+    bad, fixed = _program(path.read_bytes(), path), _program(mended(recipe, path))
     seen: set[int] = set()
 
     def trace(frame: FrameType, event: str, arg: object) -> Any:
@@ -91,3 +96,83 @@ def _check(recipe: Recipe, path: Path) -> None:
         return  # the way that no input takes is what goes
     function = type(bad).forward if isinstance(bad, torch.nn.Module) else bad
     assert seen >= set(_lines_of(function.__code__)), f"{path}: some way was never taken"
+
+
+def _checked() -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
+    for path in cases(check_instead_of_raise.name):
+        yield _program(path.read_bytes()), _program(mended(check_instead_of_raise, path))
+
+
+def test_good_input_gives_the_same_and_bad_input_raises_as_before() -> None:
+    for bad, fixed in _checked():
+        for x in (torch.ones(4, 8), -torch.ones(4, 8), torch.randn(4, 8)):
+            torch.testing.assert_close(_run(fixed, x), _run(bad, x))
+        too_large = torch.full((4, 8), 1e9)
+        with pytest.raises((ValueError, RuntimeError, AssertionError)):
+            bad(too_large)
+        with pytest.raises(RuntimeError):
+            fixed(too_large)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_the_check_is_in_the_one_graph_and_raises_there(backend: str) -> None:
+    for _, fixed in _checked():
+        torch.compiler.reset()
+        compiled = torch.compile(fixed, backend=backend, fullgraph=True)
+        x = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+        # Inductor adds up in another order.
+        torch.testing.assert_close(_run(compiled, x), _run(fixed, x), rtol=1e-4, atol=1e-4)
+        with pytest.raises(RuntimeError):
+            compiled(torch.full((4, 8), 1e9))
+
+
+@pytest.mark.slow
+def test_interpolation_is_numpys(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    call = "import numpy as np\nimport torch\n\n\ndef forward(v, t):\n    return np.interp(v, t, t)\n"
+    path.write_bytes(numpy_to_torch.edit(place_in(call, "GD109", 6)).content)
+    interp = runpy.run_path(str(path))["_interp"]
+    generator = np.random.default_rng(0)
+    for size in (2, 9):
+        xp, fp = np.sort(generator.normal(size=size)), generator.normal(size=size)
+        x = np.concatenate([generator.normal(size=(40,)) * 2, xp, [np.nan, np.inf, -np.inf]])
+        np.testing.assert_allclose(interp(x, xp, fp), np.interp(x, xp, fp), rtol=1e-12)
+    x = generator.normal(size=(3, 4)).astype(np.float32)
+    steps = [0, 0, 1], [1, 2, 3]
+    np.testing.assert_array_equal(interp(x, *steps), np.interp(x, *steps))
+
+
+MODES = """\
+import torch
+
+
+@torch.compile(backend="eager")
+def step(x):
+    return x.sin()
+
+
+with torch.inference_mode():
+    made = torch.ones(4)
+with torch.no_grad():
+    step(torch.ones(4))
+with torch.{mode}():
+    step({given})
+"""
+
+
+@pytest.mark.slow
+@for_each("mode, given", [("no_grad", "made"), ("inference_mode", "torch.ones(4)")])
+def test_a_recompile_for_the_mode_is_there_before_and_gone_after(
+    mode: str, given: str, tmp_path: Path, run_cli: Any
+) -> None:
+    text = MODES.format(mode=mode, given=given)
+    flip = (GuardChange(kind="inference_mode", expression="x"),)
+    after = no_grad_for_inference_mode.edit(place_in(text, "GD212", 1, changes=flip)).content
+    for name, program, expected in (("before", text.encode(), ["GD212"]), ("after", after, [])):
+        (tmp_path / f"{name}.py").write_bytes(program)
+        process = run_cli("run", "-q", "--report", f"{name}.json", f"{name}.py")
+        assert process.returncode == 0, process.stderr
+        document = json.loads((tmp_path / f"{name}.json").read_text())
+        (tmp_path / f"{name}.json").unlink()
+        assert [found["code"] for found in document["findings"]] == expected

@@ -1,0 +1,83 @@
+"""What recipes make of small programs, and why they leave others as they are; a file of ``edits`` for each recipe.
+
+A program stands below the code of its finding, and what torch said or what changed, as in a case's first line. ``«``
+and ``»`` are around the expression that torch points to, ``«`` alone where it ends on a later line, and ``«»`` begins
+the line where torch gives no columns. ``␍`` is a carriage return, ``␃`` the end of a file without a last newline. Below
+``=>`` lies what came of it; ``--snapshot-update`` writes that.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.facts.diagnosis import Location
+from graphdoctor.facts.kernels import CudaGraphSkip
+from graphdoctor.facts.reading import read_fact
+from graphdoctor.fixes.recipe import Place, Recipe
+from graphdoctor.fixes.recipes import RECIPES, create_on_device, own_function
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from tests.fixes.recipes.places import described
+
+EDITS = Path(__file__).with_name("edits")
+_CASE = re.compile(r"^(?P<head>GD\d+.*)\n(?P<program>(?:.*\n)+?)=>.*\n(?:[-+@ ].*\n)*", re.MULTILINE)
+
+
+def place_at(head: str, marked: str) -> Place:
+    """The place that marks in a program show."""
+    text = marked.replace("␍", "\r").removesuffix("␃\n")
+    before, _, behind = text.partition("«")
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    expression, end, _ = behind.partition("»")
+    columns = (column, column + len(expression) if end else None) if expression else None
+    text = text.replace("«", "").replace("»", "")
+    return Place(SourceFile.parse(Path("model.py"), text.encode()), described(head, line, columns))
+
+
+def outcome(recipe: Recipe, place: Place) -> str:
+    """Why a recipe declines, or the title of its edit, whether that is safe, and the difference."""
+    try:
+        edit = recipe.edit(place)
+    except DeclinedError as declined:
+        return f"declined: {declined.reason}\n"
+    ast.parse(edit.content)
+    before, after = (text.decode().replace("\r", "␍").split("\n") for text in (place.source.content, edit.content))
+    traits = f"{'safe' if edit.is_safe else 'unsafe'}{', drops output' if edit.drops_output else ''}"
+    _, _, *lines = difflib.unified_diff(before, after, n=1, lineterm="")
+    return "".join(f"{line}\n" for line in (f"{traits}: {edit.title}", *lines))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_small_programs_are_edited_or_left(recipe: Recipe, request: pytest.FixtureRequest) -> None:
+    path = EDITS / f"{recipe.name}.txt"
+
+    def tried(case: re.Match[str]) -> str:
+        head, program = case["head"], case["program"]
+        return f"{head}\n{program}=> {outcome(recipe, place_at(head, program))}"
+
+    expected = path.read_text(encoding="utf-8")
+    found, count = _CASE.subn(tried, expected)
+    assert count == expected.count("\n=>") > 0
+    if request.config.option.update_snapshots:
+        path.write_text(found, encoding="utf-8")
+    assert found.splitlines() == expected.splitlines()
+
+
+def test_another_reason_why_a_cuda_graph_is_left_out_is_left() -> None:
+    place = place_at("GD504", "def forward(x):\n    return «torch.zeros(3).cuda()» + x\n")
+    skip = read_fact(CudaGraphSkip, {"kind": "mutation", "reason": "reason=mutated inputs"})
+    with pytest.raises(DeclinedError, match="edits only move"):
+        create_on_device.edit(replace(place, finding=place.finding.model_copy(update={"cuda_graph_skip": skip})))
+
+
+def test_a_break_in_a_called_function_is_found_by_the_block_that_the_rule_names() -> None:
+    loop = "    for i in n:\n        x = x + i\n        show(x)\n"
+    place = place_at("GD111", f"def show(x):\n    «»print(x)\n\n\ndef f(x, n):\n{loop}    return x\n")
+    block = Location(file="model.py", line=6, function="f", note="the `for` that the break lies in")
+    place = replace(place, finding=place.finding.model_copy(update={"related": (block,)}))
+    assert b"x = _f_step(x, i)" in own_function.edit(place).content
