@@ -19,34 +19,6 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("args", "message", "hint"),
-    [
-        (["encodr"], "There is no target 'encodr'", "Did you mean encoder?"),
-        (["--output", "jsn=a.json"], "can't be written as 'jsn'", "Did you mean json?"),
-        (["--output", "a.json"], "isn't a pair of format and file", "--output json=a.json"),
-        (["--output", "json=no/a.json"], "There is no folder", "Create it first"),
-        (["--output", "json=model.py"], "model.py exists", "--force"),
-        (["--output", "json=a", "--output", "sarif=a"], "a is named twice.", "a file for each"),
-        (["--baseline", "none.json"], "There is no baseline at none.json", "graphdoctor baseline --baseline none.json"),
-        (["--baseline", "model.py", "--no-baseline"], "exclude each other", "Give one"),
-        (["--select", "E5"], "No rule's code begins with 'E5'", "rule --all"),
-        (["--baseline", "model.py"], "isn't valid JSON", "graphdoctor baseline again"),
-    ],
-)
-def test_wrong_usage_is_named_before_anything_runs(folder, run_here, args, message, hint):
-    found = run_here("check", *args)
-    assert (found.returncode, found.stdout) == (2, "")
-    assert message in found.stderr
-    assert hint in found.stderr
-    assert not (folder / ".graphdoctor").exists()
-
-
-def test_a_share_that_is_none_is_refused(folder, run_here):
-    for value in ("nan", "1.5", "-0.1"):
-        assert run_here("check", "--min-coverage", value).returncode == 2
-
-
-@pytest.mark.parametrize(
     ("content", "message"),
     [
         ('{"graphdoctor_baseline": "9.0", "targets": {}}', "has schema version 9.0"),

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.conftest import CLEAN_TARGET, RunCli, run_command
+from tests.conftest import CLEAN_TARGET, run_command
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
 BROKEN_TARGET = CLEAN_TARGET.replace("        return torch", '        print("here")\n        return torch')
@@ -117,35 +117,6 @@ def test_the_last_recording_is_not_compared_with_itself(store, run_here):
     process = run_here("diff", "20261121-042902-000000-item")
     assert process.returncode == 2
     assert "is itself the last recording" in process.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("nowhere", None, "There is no recording, log or JSON document at nowhere"),
-        ("last", None, "There is no recording, log or JSON document at last"),
-        ("folder", "folder", "folder contains neither a recording nor a torch trace log"),
-        ("cut.json", b'{"schema_version": "1.0", "findings"', "cut.json isn't valid JSON"),
-        ("list.json", b"[1]", "list.json isn't a diagnosis"),
-        ("other.json", b'{"schema_version": "7.1"}', "other.json has schema version 7.1; this graphdoctor reads 2.x"),
-        ("page.html", b"<!doctype html><html></html>", "page.html is HTML or XML"),
-        ("empty.log", b"", "empty.log is empty"),
-        ("image.log", b"\x89PNG\r\n\x00\xff" * 100, "image.log holds no trace record"),
-        ("model.py", b"import torch\n", "hint: graphdoctor explain model.py records a run"),
-    ],
-)
-def test_what_is_nothing_to_compare_is_refused_by_name(
-    store: Path, run_here: RunCli, name: str, content: bytes | str | None, says: str
-) -> None:
-    if content == "folder":
-        (store / name).mkdir()
-    elif isinstance(content, bytes):
-        (store / name).write_bytes(content)
-    for arguments in ((name,), (RECORDINGS / "2.13.0" / "item", name)):
-        process = run_here("diff", *arguments)
-        assert (process.returncode, process.stdout) == (2, "")
-        assert says in process.stderr
-        assert "Traceback" not in process.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

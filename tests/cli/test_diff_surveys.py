@@ -7,16 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from graphdoctor.facts.reading import json_of, plain
 from graphdoctor.studies.survey.parquet import write_parquet
 from tests.conftest import RunCli
 from tests.survey_reports import failed, report, row
-
-ITEM = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0" / "item"
 
 
 def written(folder: Path, name: str, rows: Any = None, **more: Any) -> str:
@@ -135,60 +131,3 @@ def test_the_last_survey_is_the_default_and_its_folder_can_be_named(
 def test_the_last_survey_is_not_compared_with_itself(tmp_path: Path, run_here: RunCli, store: Path) -> None:
     survey = written(tmp_path, "a.parquet", started="2026-11-30T01:20:00Z")
     assert "error: a.parquet is itself the last survey." in refused(run_here("diff", survey))
-
-
-# What is refused.
-
-
-def test_a_survey_and_a_recording_are_not_compared(tmp_path: Path, run_here: RunCli) -> None:
-    survey = written(tmp_path, "a.parquet")
-    for arguments in ((survey, ITEM), (ITEM, survey)):
-        assert f"error: a.parquet is a survey, and {ITEM} isn't." in refused(run_here("diff", *arguments))
-
-
-def test_a_survey_needs_a_second_one(tmp_path: Path, run_here: RunCli) -> None:
-    survey = written(tmp_path, "a.parquet")
-    assert "error: There is no survey" in refused(run_here("diff", survey))
-    assert "error: There is no survey at b.json." in refused(run_here("diff", survey, "b.json"))
-    assert "error: There is no survey at b.parquet." in refused(run_here("diff", survey, "b.parquet"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "flag"),
-    [
-        (("--rank", "0"), "--rank"),
-        (("--own-code",), "--own-code"),
-        (("--select", "GD1"), "--select"),
-        (("--jobs", "2"), "--jobs"),
-    ],
-)
-def test_options_of_recordings_are_refused(
-    tmp_path: Path, run_here: RunCli, arguments: tuple[str, ...], flag: str
-) -> None:
-    survey = written(tmp_path, "a.parquet")
-    said = refused(run_here("diff", survey, survey, *arguments))
-    assert f"error: {flag} has no effect without two recordings." in said
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path: Path, run_here: RunCli) -> None:
-    survey = written(tmp_path, "a.parquet")
-    content = (tmp_path / survey).read_bytes()
-    (tmp_path / "cut.parquet").write_bytes(content[:-100])
-    (tmp_path / "text.parquet").write_text("name\nbert\n")
-    pyarrow.parquet.write_table(pyarrow.table({"name": ["a"]}), tmp_path / "other.parquet")
-    for name, said in (
-        ("cut.parquet", "cut.parquet is cut off"),
-        ("text.parquet", "text.parquet isn't a Parquet file."),
-        ("other.parquet", "other.parquet isn't a survey: it has no metadata of graphdoctor."),
-    ):
-        assert f"error: {said}" in refused(run_here("diff", survey, name))
-
-
-def test_surveys_of_other_pieces_are_not_compared(tmp_path: Path, run_here: RunCli) -> None:
-    one, other = written(tmp_path, "a.parquet", [row("a")]), written(tmp_path, "b.parquet", [row("b")])
-    assert "error: The two surveys have no piece in common." in refused(run_here("diff", one, other))
-
-
-def test_a_comparison_of_runs_has_no_format_for_gates(run_here: RunCli) -> None:
-    said = refused(run_here("diff", ITEM, ITEM, "--format", "sarif"))
-    assert "A comparison of two runs can't be written as 'sarif'." in said

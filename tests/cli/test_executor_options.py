@@ -68,19 +68,6 @@ def test_both_sides_of_a_diff_are_read_side_by_side(run_here: RunCli, job: Path)
     assert said(run_here, "diff", *ranks, "--jobs", 2) == said(run_here, "diff", *ranks, "--jobs", 1)
 
 
-def test_a_side_that_cannot_be_read_is_said_as_by_one_process(run_here: RunCli, job: Path) -> None:
-    errors = [run_here("diff", job, "--rank", 0, "--rank", 7, "--jobs", jobs).stderr for jobs in (1, 2)]
-    assert errors[0] == errors[1]
-    assert "has no rank 7" in errors[0]
-
-
-def test_an_unknown_engine_is_refused(run_here: RunCli) -> None:
-    for command in (["report", ITEM], ["diff", ITEM, BARE], ["recompiles", ITEM], ["guards", ITEM]):
-        done = run_here(*command, "--on", "dask")
-        assert done.returncode == 2
-        assert "--on dask names no executor." in done.stderr
-
-
 def test_a_cluster_that_does_not_answer_is_one_sentence(run_here: RunCli, job: Path) -> None:
     pytest.importorskip("ray")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -88,20 +75,6 @@ def test_a_cluster_that_does_not_answer_is_one_sentence(run_here: RunCli, job: P
     done = run_here("report", job, "--on", address)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"There is no answer from a Ray cluster at {address}: Connection refused." in " ".join(done.stderr.split())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "flag"),
-    [
-        (["guards", "--jobs", "2"], "--jobs"),
-        (["guards", "--on", "ray"], "--on"),
-        (["recompiles", "--on", "ray"], "--on"),
-    ],
-)
-def test_they_have_no_effect_where_a_target_is_run(run_here: RunCli, arguments: list[str], flag: str) -> None:
-    done = run_here(arguments[0], "model.py", *arguments[1:])
-    assert done.returncode == 2
-    assert f"{flag} has no effect without a recording." in done.stderr
 
 
 class Lost:

@@ -190,12 +190,6 @@ def test_no_try_runs_the_target_once(tmp_path):
     assert document["recording"]["treatment"]["after"] is None
 
 
-def test_no_try_writes_nothing(tmp_path):
-    done = run_command("fix", "model.py", "--no-try", "--apply", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "Only verified fixes are written" in done.stderr
-
-
 def test_what_could_not_be_tried_is_not_written(tmp_path):
     text = SPEAKING.replace("return self.linear(y)", "return self.missing(y)")
     (tmp_path / "model.py").write_text(text)

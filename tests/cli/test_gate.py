@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +39,6 @@ target = "my models/clean.py"
 name = "prints"
 target = "my models/prints.py"
 """
-Gate = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 class Project:

@@ -24,78 +24,9 @@ ITEM = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0" / "item"
 """A recording."""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "flag", "needed"),
-    [
-        (("explain", "model.py", "--jobs", "2"), "--jobs", "--try"),
-        (("explain", "model.py", "--no-timing"), "--no-timing", "--try"),
-        (("explain", "model.py", "--timing", "each"), "--timing", "--try"),
-        (("explain", "model.py", "--trial-timeout", "9"), "--trial-timeout", "--try"),
-        (("explain", "model.py", "--trial-memory", "9"), "--trial-memory", "--try"),
-        (("explain", "model.py", "--force"), "--force", "-o"),
-        (("explain", "model.py", "--no-source"), "--no-source", "--format html"),
-        (("explain", "model.py", "-v", "--format", "json"), "--verbose", "--format text"),
-        (("fix", "model.py", "--no-try", "--jobs", "2"), "--jobs", "trials"),
-        (("fix", "model.py", "--force"), "--force", "-o"),
-        (("recompiles", "model.py", "--jobs", "2"), "--jobs", "--what-if"),
-        (("recompiles", ITEM, "--calls", "2"), "--calls", "a target"),
-        (("recompiles", ITEM, "--what-if"), "--what-if", "a target"),
-        (("recompiles", ITEM, "--vary"), "--vary", "a target"),
-        (("guards", ITEM, "--backend", "eager"), "--backend", "a target"),
-        (("guards", ITEM, "--timeout", "1"), "--timeout", "a target"),
-        (("report", ITEM, "--open"), "--open", "--html"),
-        (("report", ITEM, "--html", "-v"), "--verbose", "--format text"),
-        (("diff", ITEM, ITEM, "--no-open"), "--no-open", "--html"),
-        (("diff", ITEM, ITEM, "--fail-on", "error"), "--fail-on", "two surveys"),
-        (("check", "model.py", "--force"), "--force", "--output"),
-        (("check", "model.py", "--format", "json", "-v"), "--verbose", "--format text"),
-        (("bundle", ITEM, "--no-try", "--timeout", "3"), "--timeout", "--try"),
-        (("run", "--force", "model.py"), "--force", "--report"),
-    ],
-    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
-)
-def test_an_option_without_effect_is_refused(
-    tmp_path: Path, run_here: RunCli, arguments: tuple[object, ...], flag: str, needed: str
-) -> None:
-    (tmp_path / "model.py").write_text("raise AssertionError('nothing may run')\n")
-    found = run_here(*arguments)
-    assert (found.returncode, found.stdout) == (2, "")
-    assert f"error: {flag} has no effect without {needed}." in found.stderr
-    assert not (tmp_path / ".graphdoctor").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--dtype", "bfloat61"), ("--dtype: unknown dtype 'bfloat61'.", "Did you mean bfloat16?")),
-        (("--dtype", ""), ("--dtype: dtype must be a non-empty string, not ''.",)),
-        (("--batch", "0"), ("Invalid value for '--batch': ",)),
-        (("--batch", "-8"), ("Invalid value for '--batch': ",)),
-    ],
-)
-@pytest.mark.parametrize("command", ["explain", "fix", "recompiles", "guards", "bench", "cure", "profile", "export"])
-def test_a_dtype_and_a_batch_size_that_cannot_be_are_refused(
-    tmp_path: Path, run_here: RunCli, command: str, arguments: tuple[str, ...], says: tuple[str, ...]
-) -> None:
-    (tmp_path / "model.py").write_text("raise AssertionError('nothing may run')\n")
-    found = run_here(command, "model.py", *arguments)
-    assert (found.returncode, found.stdout) == (2, "")
-    for text in says:
-        assert text in found.stderr
-
-
 @for_each("text, name", [("bf16", "bfloat16"), ("f16", "float16"), ("f64", "float64"), ("float32", "float32")])
 def test_a_dtype_has_its_name_in_torch_or_that_of_inputs(text: str, name: str) -> None:
     assert run_spec({"inputs": (), "config": (), "dtype": text}).dtype == name
-
-
-@pytest.mark.parametrize("command", [("fix",), ("explain", "--try")])
-def test_timing_and_no_timing_are_not_both_taken(tmp_path: Path, run_here: RunCli, command: tuple[str, ...]) -> None:
-    (tmp_path / "model.py").write_text("raise AssertionError('nothing may run')\n")
-    found = run_here(*command, "model.py", "--timing", "each", "--no-timing")
-    assert (found.returncode, found.stdout) == (2, "")
-    assert "error: --timing each and --no-timing contradict each other." in found.stderr
-    assert not (tmp_path / ".graphdoctor").exists()
 
 
 def test_an_option_with_effect_is_taken(run_here: RunCli) -> None:
@@ -131,16 +62,6 @@ def test_each_command_offers_the_formats_it_has(run_here: RunCli, command: str) 
     assert offered is not None
     # A line may end at a hyphen.
     assert re.split(r", | or ", offered[1].replace("- ", "-")) == list(DOCUMENTS[command].names)
-
-
-@pytest.mark.parametrize("command", DOCUMENTS)
-def test_a_format_that_it_lacks_is_refused_by_name(run_here: RunCli, command: str) -> None:
-    named = {"diff": (ITEM, ITEM), "rule": ("GD101",), "lint": ("model.py",), "check": ("model.py",)}
-    found = run_here(command, *named.get(command, ("model.py",)), "--format", "pdf")
-    assert (found.returncode, found.stdout) == (2, "")
-    document = formats.COMPARISON if command == "diff" else DOCUMENTS[command]
-    assert f"{document.label.capitalize()} can't be written as 'pdf'." in found.stderr
-    assert "hint: Choose text" in found.stderr
 
 
 def test_a_run_is_declared_once() -> None:

@@ -14,7 +14,6 @@ from graphdoctor.facts.check import CheckReport
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.views.formats import CHECK
 from graphdoctor.views.json import json_text
-from tests.each import for_each
 from tests.render.check_reports import failed_report
 
 
@@ -25,28 +24,6 @@ def test_pairs_are_read_in_order():
         ("junit", Path("x=y.xml")),
         ("markdown", None),
     ]
-
-
-@for_each(
-    "texts, message, hint",
-    [
-        (["sarrif=a"], "can't be written as 'sarrif'", "Did you mean sarif?"),
-        (["JUnit=a"], "can't be written as 'JUnit'", "Did you mean junit?"),
-        (["=a"], "can't be written as ''", "Choose text, json, html, markdown, svg, sarif, github or junit."),
-        (["sarif="], "names no file", "Write --output sarif=FILE."),
-        (["out.sarif"], "isn't a pair of format and file", "Write --output sarif=out.sarif."),
-        (["out"], "isn't a pair of format and file", "Write --output FORMAT=out."),
-        (["sarif=a", "json=a"], "a is named twice.", "Name a file for each."),
-        (["sarif=a", "json=x/../a"], "x/../a is named twice.", None),
-        (["sarif=-", "json=-"], "Standard output is named twice.", None),
-    ],
-)
-def test_what_is_no_pair_is_refused_by_name(texts, message, hint):
-    with pytest.raises(GraphDoctorError) as refused:
-        parse_outputs(texts)
-    assert message in refused.value.message
-    assert refused.value.exit_code == 2
-    assert hint is None or refused.value.hint == hint
 
 
 def test_files_are_looked_at_before_anything_runs(tmp_path):

@@ -86,12 +86,3 @@ def test_one_rank_of_a_job_is_shown_by_itself(run_here: RunCli, logs: Path) -> N
     lacking = run_here("guards", logs, "--rank", "7")
     assert lacking.returncode == 2
     assert "It has ranks 0–2" in lacking.stderr
-
-
-@pytest.mark.parametrize("command", ["report", "recompiles", "guards"])
-def test_the_document_of_several_ranks_is_called_what_it_is(run_here: RunCli, logs: Path, command: str) -> None:
-    run_here("report", logs, "-o", "job.json")
-    process = run_here(command, "job.json")
-    assert process.returncode == 2
-    assert "job.json is a report of several ranks, not a diagnosis." in process.stderr
-    assert "--rank N" in process.stderr

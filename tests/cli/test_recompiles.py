@@ -93,9 +93,3 @@ def test_a_target_that_recompiles_nothing_says_so(run_cli: RunCli, clean_target:
     done = run_cli("recompiles", clean_target)
     assert done.returncode == 0
     assert "No recompiles." in done.stdout
-
-
-def test_without_a_recording_it_says_what_to_do(run_cli: RunCli) -> None:
-    done = run_cli("recompiles")
-    assert done.returncode == 2
-    assert "There is no recording" in done.stderr

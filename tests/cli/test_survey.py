@@ -295,33 +295,6 @@ def test_bench_and_fix_and_export_fill_their_columns(folder):
     assert row["peak_memory_bytes"] > 0
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("none/*.py",), "No Python file matches 'none/*.py'."),
-        (("a.toml", "b.toml"), "There are 2 lists: a.toml, b.toml."),
-        (("none.toml",), "none.toml can't be read: No such file or directory."),
-        (("--from", "transfromers"), "transfromers"),
-        (("model.py", "--shard", "9/8"), "--shard 9/8 isn't a part of a survey."),
-        (("model.py", "--only", "a"), "--only has no effect without --from."),
-        (("--bench",), "--bench has no effect without a list."),
-        (("model.py", "--on", "spark"), "--on spark names no executor."),
-        (("model.py", "-o", "table.pdf"), "The ending of table.pdf isn't that of a format for a survey."),
-        (("model.py", "-o", "a.json", "-o", "./a.json"), "a.json is named twice."),
-        (("none.parquet",), "none.parquet"),
-        (("model.py", "none.parquet"), "none.parquet is a survey that has run, not a list."),
-        (("model.py", "--resume"), "There is no survey 'model.py' to resume."),
-        (("model.py", "--variant", "speed=1"), "there is no speed"),
-        ((), "There is no survey here."),
-    ],
-)
-def test_a_wrong_command_is_a_sentence(run_here: RunCli, args, message):
-    found = run_here("survey", *args)
-    assert (found.returncode, found.stdout) == (2, "")
-    assert message in found.stderr
-    assert "Traceback" not in found.stderr
-
-
 def test_a_cluster_that_does_not_answer_is_a_sentence(run_here: RunCli):
     pytest.importorskip("ray")
     found = run_here("survey", "model.py", "--on", "ray://127.0.0.1:1")

@@ -492,12 +492,6 @@ def test_values_over_the_recompile_limit_are_not_called_free(vary: Vary) -> None
     assert found(document, "self.power")["verdict"] == "recompiles"
 
 
-def test_a_recording_cannot_be_varied(run_cli: RunCli, recorded: Path) -> None:
-    process = run_cli("recompiles", "--vary", cwd=recorded)
-    assert process.returncode == 2
-    assert "--vary has no effect without a target" in process.stderr
-
-
 FILLED = """
     import dataclasses
     import torch

@@ -236,10 +236,3 @@ def test_the_layers_of_a_language_models_cache_are_marked(run_cli: RunCli) -> No
     }
     assert "3 compiles → 2" in tried["conclusion"]
     assert [change["expression"] for change in tried["untried"]] == ["kwargs['input_ids'].shape[1]"]
-
-
-@pytest.mark.slow
-def test_a_recording_cannot_be_replayed_and_says_what_to_do(run_cli: RunCli, recorded: Path) -> None:
-    done = run_cli("recompiles", "--what-if", cwd=recorded)
-    assert done.returncode == 2
-    assert "--what-if has no effect without a target." in done.stderr

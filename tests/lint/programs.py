@@ -1,8 +1,8 @@
 """Programs on which torch certainly breaks or compiles again, each beside one on which it does not.
 
 ``bad.txt``: each statement that ends in ``# !`` is a cause; a program's heading has its name, the codes of its causes,
-and how often it is called. ``good.txt``: nothing is a cause. What stands above the functions ends with ``--``. A program
-without a ``step`` is the body of a compiled function between ``y = x.sin()`` and ``return y.cos()``.
+and how often it is called. ``good.txt``: nothing is a cause. What stands above the functions ends with ``--``. A
+program without a ``step`` is the body of a compiled function between ``y = x.sin()`` and ``return y.cos()``.
 """
 
 from __future__ import annotations
