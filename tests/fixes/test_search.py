@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.facts.progress import DecidedTrial, TrialCounts, TrialEvent
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recording import BreakEffect, BreakReason, Recording
+from graphdoctor.facts.recording import BreakEffect, BreakReason, BreakRecord, Recording
 from graphdoctor.facts.run import ProbeExit, Setting
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultKind
@@ -28,7 +29,6 @@ from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request, TargetText
 from graphdoctor.trials.program import Program, RunChange
-from tests.each import for_each
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 SAME = Comparison(kinds=("outputs",), differences=())
@@ -226,73 +226,221 @@ def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
     assert all(event.is_open for event in counts)
 
 
-def test_alternatives_are_tried_in_order_until_one_holds(patient: Make) -> None:
-    known = {"GD101": [fix("first"), fix("second"), fix("third")]}
-    found = patient(lambda fixes: runs(*(() if fixes & {"second", "third"} else (3,))), known)
-    treatment = found.treated().treatment
-    assert told(treatment.tried) == [("first", "no effect", 1, False), ("second", "verified", 1, True)]
-    assert found.script.trials == [{"first"}, {"second"}]
+ASKED = BreakReason(gb_type="Call to `torch._dynamo.graph_break()`", torch_id="GB0025", explanation="Asked for.")
 
 
-def test_every_finding_goes_through_its_alternatives_beside_the_others(patient: Make) -> None:
-    known = {"GD101:3": [fix("a1"), fix("a2")], "GD101:5": [fix("b1"), fix("b2")]}
-
-    def world(fixes: Fixes) -> Recording:
-        return runs(*([] if "a2" in fixes else [3]), *([] if "b1" in fixes else [5]))
-
-    found = patient(world, known)
-    treatment = found.treated().treatment
-    assert found.script.trials == [{"a1"}, {"b1"}, {"a2"}, {"a2", "b1"}]
-    assert [case.title for case in treatment.tried if case.is_applied] == ["Do b1", "Do a2"]
+def breaking(*always: int, **mended: int) -> World:
+    """A world of lines that break, some until the fix of a name is in."""
+    return lambda fixes: runs(*sorted([*always, *(line for name, line in mended.items() if name not in fixes)]))
 
 
-def test_breaks_come_before_recompiles_which_may_go_with_them(patient: Make) -> None:
-    known = {"GD101": [fix("a")], "GD202": [fix("dynamic")]}
-    found = patient(lambda fixes: runs() if "a" in fixes else runs(3, recompiles=1), known)
-    treatment = found.treated().treatment
-    assert found.script.trials == [{"a"}]
-    assert len(treatment.gone) == 2
+def where(*cases: tuple[str, Recording], otherwise: Recording) -> World:
+    """A world that is that of the first fix that is in."""
+    return lambda fixes: next((found for name, found in cases if name in fixes), otherwise)
 
 
-def test_recompiles_are_tried_where_no_break_can_be_mended(patient: Make) -> None:
-    known = {"GD101": [fix("a")], "GD202": [fix("dynamic")]}
-    found = patient(lambda fixes: runs(3, recompiles=0 if "dynamic" in fixes else 1), known)
-    treatment = found.treated().treatment
-    # The break's fix is tried once more beside the one that holds.
-    assert found.script.trials == [{"a"}, {"dynamic"}, {"a", "dynamic"}]
-    assert treatment.after is not None
-    assert (treatment.after.recompiles, treatment.after.break_sites) == (0, 1)
+def known(*fixes: str | Candidate) -> list[Candidate]:
+    return [fix(one) if isinstance(one, str) else one for one in fixes]
 
 
-def test_a_skipped_function_waits_for_what_is_tried_for_its_break(patient: Make) -> None:
-    known = {"GD101": [fix("guard")], "GD111": [fix("move")]}
-    found = patient(lambda fixes: runs() if "guard" in fixes else runs(3, skips=[3], coverage=0), known)
-    assert told(found.treated().treatment.tried) == [("guard", "verified", 1, True)]
-    assert found.script.trials == [{"guard"}]
+def broken(facts: Recording, *breaks: BreakRecord) -> Recording:
+    return facts.model_copy(update={"breaks": breaks})
 
 
-def test_a_skipped_function_is_tried_once_its_break_is_given_up(patient: Make) -> None:
-    known = {"GD101": [fix("guard")], "GD111": [fix("move")]}
-
-    def world(fixes: Fixes) -> Recording:
-        return runs(3, coverage=80) if "move" in fixes else runs(3, skips=[3], coverage=0)
-
-    treatment = patient(world, known).treated().treatment
-    assert told(treatment.tried)[:2] == [("guard", "no effect", 1, False), ("move", "verified", 1, True)]
+def same_line(facts: Recording) -> Recording:
+    return broken(facts, *(record(entry(one.stack[0].line, 'print("here")')) for one in facts.breaks))
 
 
-def test_equal_fixes_of_several_findings_are_one_trial(patient: Make) -> None:
-    known = {"GD101:3": [fix("both")], "GD101:5": [fix("both")], "GD101:7": [fix("other")]}
+def not_together(fixes: Fixes) -> Recording:
+    return runs(compared=differing()) if fixes == {"a", "b"} else breaking(a=3, b=5)(fixes)
 
-    def world(fixes: Fixes) -> Recording:
-        return runs(*([] if "both" in fixes else [3, 5]), *([] if "other" in fixes else [7]))
 
-    found = patient(world, known)
-    treatment = found.treated().treatment
-    assert found.script.trials == [{"both"}, {"other"}, {"both", "other"}]
-    assert [case.title for case in treatment.tried if case.is_applied] == ["Do both", "Do both", "Do other"]
-    assert len({case.fingerprint for case in treatment.tried}) == 3
-    assert treatment.settings == ("both = True", "other = True")
+def neither_alone(fixes: Fixes) -> Recording:
+    return runs(*([] if fixes == {"read", "branch"} else [5] if "read" in fixes else [3]))
+
+
+def bold_or_harmless(fixes: Fixes) -> Recording:
+    harmless = [] if "harmless" in fixes else [12]
+    return runs(*harmless, 9, skips=[9], coverage=20) if "bold" in fixes else runs(*harmless, 3, coverage=70)
+
+
+IN_PACKAGE: dict[str, Any] = {"file": "/x/lib/core.py", "origin": "third_party", "package": "lib"}
+GD101_ALONE, OWN_CODE = Selection(select=("GD101",)), Selection(is_own_code_only=True)
+A, A_AND_B = {"GD101": known("a")}, {"GD101:3": known("a"), "GD101:5": known("b")}
+MEND_3, MEND_3_OF_2 = breaking(a=3), breaking(5, a=3)
+OTHER = runs(compared=differing())
+GUARD, CONTAINED = {"GD101": known("guard")}, fix("bound", contains=True)
+UNASKED = {"GD101:3": known("a"), "GD107": known("b")}
+ASKED_TOO = where(
+    ("a", runs(5)),
+    otherwise=broken(runs(3), *runs(3, 5).breaks, record(entry(7), chain=(ASKED,))),
+)  # fmt: skip
+MOVING = {"GD101:3": known("a"), "GD101:5": [], "GD101:7": [], "GD101:9": []}
+TWO = {"GD101:3": known("a"), "GD101:12": known("b")}
+MINE: dict[str, Any] = {"world": breaking(a=3, b=12), "known": TWO, "backend": "mine"}
+UNTOUCHED = lambda fixes: runs(*([] if "a" in fixes else [3]), compared=None)  # noqa: E731
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "alternatives are tried in order until one holds": {
+        "world": where(("second", runs()), ("third", runs()), otherwise=runs(3)),
+        "known": {"GD101": known("first", "second", "third")},
+    },
+    "every finding goes through its alternatives beside the others": {
+        "world": breaking(a2=3, b1=5), "known": {"GD101:3": known("a1", "a2"), "GD101:5": known("b1", "b2")},
+    },
+    "breaks come before recompiles, which may go with them": {
+        "world": where(("a", runs()), otherwise=runs(3, recompiles=1)), "known": {**A, "GD202": known("dynamic")},
+    },
+    "recompiles are tried where no break can be mended": {
+        "world": where(("dynamic", runs(3)), otherwise=runs(3, recompiles=1)),
+        "known": {**A, "GD202": known("dynamic")},
+    },
+    "a skipped function waits for what is tried for its break": {
+        "world": where(("guard", runs()), otherwise=runs(3, skips=[3], coverage=0)),
+        "known": {**GUARD, "GD111": known("move")},
+    },
+    "a skipped function is tried once its break is given up": {
+        "world": where(("move", runs(3, coverage=80)), otherwise=runs(3, skips=[3], coverage=0)),
+        "known": {**GUARD, "GD111": known("move")},
+    },
+    "equal fixes of several findings are one trial": {
+        "world": lambda fixes: runs(*([] if "both" in fixes else [3, 5]), *([] if "other" in fixes else [7])),
+        "known": {"GD101:3": known("both"), "GD101:5": known("both"), "GD101:7": known("other")},
+    },
+    "fixes that don't hold together are taken one by one": {"world": not_together, "known": A_AND_B},
+    "what a fix leads to is told though nobody asked for it": {
+        "world": where(("a", broken(runs(9), record(entry(9, "break_here()"), chain=(ASKED,)))),
+                       otherwise=runs(3, coverage=70)),
+        "known": UNASKED, "options": {"selection": GD101_ALONE},
+    },
+    "what a fix leads to in a package is told though nobody asked for it": {
+        "world": where(("a", broken(runs(9), record(entry(9, "break_here()", **IN_PACKAGE), chain=(ASKED,)))),
+                       otherwise=runs(3, coverage=70)),
+        "known": UNASKED, "options": {"selection": OWN_CODE},
+    },
+    "what nobody asked for is neither gone nor left": {
+        "world": ASKED_TOO, "known": {"GD101:3": known("a"), "GD101:5": [], "GD107": []},
+        "options": {"selection": GD101_ALONE},
+    },
+    "what was asked for is gone too": {
+        "world": ASKED_TOO, "known": {"GD101:3": known("a"), "GD101:5": [], "GD107": []},
+    },
+    # The first fix for line 3 lets torch reach line 9, from where it can't resume; the second bounds the break.
+    "a fix that leads to something worse is taken back": {
+        "world": where(("bold", runs(9, skips=[9], coverage=0)), ("careful", runs(3, coverage=90)),
+                       otherwise=runs(3, coverage=70)),
+        "known": {"GD101:3": known("bold", fix("careful", contains=True)), "GD101:9": known("vain")},
+    },
+    "a fix beside one that is taken back stays": {
+        "world": bold_or_harmless, "known": {"GD101:3": known("bold"), "GD101:12": known("harmless")},
+    },
+    "of two equal lines the one that stays isn't the one that is gone": {
+        "world": lambda fixes: same_line(MEND_3_OF_2(fixes)), "known": {"GD101:3": known("a"), "GD101:5": []},
+    },
+    "unsafe fixes are noted once and not tried": {
+        "world": MEND_3_OF_2, "known": {"GD101:3": known("a"), "GD101:5": known(fix("unsafe", is_safe=False))},
+        "options": {"is_unsafe_tried": False},
+    },
+    "nothing is tried when the run didn't finish": {"world": lambda _fixes: runs(3, ended=DIED), "known": A},
+    "a program that fails without torch.compile proves nothing": {
+        "world": UNTOUCHED, "known": A, "special": {"eager": runs(ended=DIED)},
+    },
+    "a program that fails in a second run proves nothing": {
+        "world": MEND_3, "known": A, "special": {"eager-again": runs(ended=DIED, compared=None)},
+    },
+    "a program whose runs differ proves nothing": {
+        "world": MEND_3, "known": A, "special": dict.fromkeys(("eager-again", "eager-again-again"), OTHER),
+    },
+    "rounding isn't told from a difference where float64 fails": {
+        "world": MEND_3, "known": A, "special": {"eager-again": OTHER, "float64": runs(ended=DIED)},
+    },
+    "results that differ are run again beside a float64 run before anything is said": {
+        "world": MEND_3, "known": A, "special": {"1.1.1-1": OTHER},
+    },
+    "a run that can't be repeated leads to suggestions": {
+        "world": breaking(3), "known": A, "special": {"untouched": runs(ended=DIED)},
+    },
+    "only breaks and recompiles are treated": {
+        "world": lambda _fixes: recording(graphs=(graph(error="RuntimeError: no"),)), "known": {},
+    },
+    "nothing is run again where nothing can be tried": {
+        "world": breaking(3), "known": {"GD101": []}, "declined": {"GD101": "its result is used"},
+    },
+    "what is left says why": {
+        "world": breaking(5, 7, 9, a=3), "declined": {"GD101:5": "its result is used"},
+        "known": {"GD101:3": known("a"), "GD101:5": [], "GD101:7": known("vain"), "GD101:9": []},
+    },
+    "a break that is contained says by what": {
+        "world": where(("bound", runs(3, coverage=90)), otherwise=runs(3, coverage=70)),
+        "known": {"GD101": known(CONTAINED, "vain")},
+    },
+    "a contained break isn't gone though its line no longer breaks": {
+        "world": where(("bound", runs(9, coverage=90)), otherwise=runs(3, coverage=50)),
+        "known": {"GD101": known(CONTAINED)},
+    },
+    "of two fixes one removes what the other broke": {
+        "world": neither_alone, "known": {"GD101:3": known("read"), "GD101:5": known("branch")},
+    },
+    "a break that only moved isn't mended": {"world": where(("a", runs(5)), otherwise=runs(3)), "known": MOVING},
+    "an operation more in the graph doesn't mend a break that moved": {
+        "world": where(("a", runs(5)), otherwise=runs(3, coverage=80, effect="resumed")), "known": MOVING,
+    },
+    "a break that moved while others went is contained": {
+        "world": where(("a", runs(5, 9)), otherwise=runs(3, 7, 9)), "known": MOVING,
+    },
+    "a fix that uncovers a hidden break stays though no count is lower": {
+        "world": where(("a", runs(5, skips=[5], coverage=0)), otherwise=runs(3, skips=[3], coverage=0)),
+        "known": {"GD101:3": known("a")},
+    },
+    # Compiling for another backend isn't what the user's takes.
+    "trials compile with eager and the program with all fixes with the user's backend": MINE,
+    "nothing is run under another backend if the user's is eager": {**MINE, "backend": "eager"},
+    # Under another backend than the user's, torch doesn't do what it did in the recorded run.
+    "trials are run under the user's backend if the findings are its own": {
+        **MINE, "special": {"untouched": runs(3, 12, skips=[12])},
+    },
+    # All together, then the first alone, which works, and the second alone.
+    "a fix that fails under the user's backend is found and the other stays": {
+        **MINE, "special": {"mine-1": runs(ended=DIED), "mine-3": runs(ended=DIED)},
+    },
+    "other results under the user's backend are run again": {**MINE, "special": {"mine-1": OTHER}},
+    "a fix that changes results under the user's backend is blamed": {
+        **MINE, "special": dict.fromkeys(("mine-1", "mine-1-again", "mine-2", "mine-2-again"), OTHER),
+    },
+    "fixes that only fail together under the user's backend lose the last": {
+        **MINE, "special": {"mine-1": runs(ended=DIED)},
+    },
+    "a backend that changes results without fixes proves nothing": {
+        **MINE, "special": dict.fromkeys(("untouched-mine", "untouched-mine-again", "mine-1", "mine-1-again"), OTHER),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_tries_keeps_and_leaves_what_it_should(snapshot: SnapshotAssertion, patient: Make, name: str) -> None:
+    given = {**SEARCHES[name]}
+    found = patient(given.pop("world"), given.pop("known"), **{key: given[key] for key in given if key != "options"})
+    treatment = found.treated(**given.get("options", {})).treatment
+    replays = [
+        f"{name} under {found.script.backends[name] or 'nothing'}: {', '.join(sorted(fixes)) or 'untouched'}"
+        for name, fixes in found.script.asked.items()
+    ]
+    tried = [
+        f"{case.round} {case.title} for {case.code} at {case.place}, {case.backend}: {case.verdict}"
+        f"{', applied' if case.is_applied else ''}{', gone' if case.fingerprint in treatment.gone else ''}"
+        f"{'' if case.is_on_untouched else ', on top'}{f', new {case.sites_new}' if case.sites_new else ''}"
+        f": {case.reason}"
+        for case in treatment.tried
+    ]
+    counts = [
+        f"{found.break_sites} sites, {found.skipped_frames} skipped, {found.recompiles} recompiles, "
+        f"{found.coverage}, {found.compile_time_s} s of compiling"
+        for found in (treatment.before, treatment.after)
+        if found is not None
+    ]
+    left = [f"left {left.code} at {left.place}: {left.reason}" for left in treatment.left]
+    whole = [f"{treatment.backend}, {treatment.settings}, {treatment.compared}", f"{len(treatment.gone)} gone"]
+    assert [*replays, *tried, *counts, *left, *whole, *treatment.notes] == snapshot
 
 
 def edit(name: str, path: Path, *lines: int) -> Candidate:
@@ -343,46 +491,6 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
     assert treated.treatment.diff.startswith("--- a/model.py\n")
 
 
-def test_fixes_that_do_not_hold_together_are_taken_one_by_one(patient: Make) -> None:
-    known = {"GD101:3": [fix("a")], "GD101:5": [fix("b")]}
-
-    def world(fixes: Fixes) -> Recording:
-        if fixes == {"a", "b"}:
-            return runs(compared=differing())
-        return runs(*([] if "a" in fixes else [3]), *([] if "b" in fixes else [5]))
-
-    found = patient(world, known)
-    treatment = found.treated().treatment
-    assert found.script.trials == [{"a"}, {"b"}, {"a", "b"}, {"a", "b"}]
-    assert told(treatment.tried) == [
-        ("a", "verified", 1, True), ("b", "verified", 1, False), ("b", "changes results", 2, False),
-    ]  # fmt: skip
-    [left] = treatment.left
-    assert left.reason == '"Do b": changes results, call 1, output differs by 0.5'
-
-
-ASKED = BreakReason(gb_type="Call to `torch._dynamo.graph_break()`", torch_id="GB0025", explanation="Asked for.")
-
-
-@pytest.mark.parametrize("is_in_package", [False, True])
-def test_what_a_fix_leads_to_is_told_whatever_findings_were_asked_for(patient: Make, *, is_in_package: bool) -> None:
-    owner: dict[str, Any] = {"file": "/x/lib/core.py", "origin": "third_party", "package": "lib"}
-    behind = entry(9, "break_here()", **(owner if is_in_package else {}))
-
-    def world(fixes: Fixes) -> Recording:
-        if "a" not in fixes:
-            return runs(3, coverage=70)
-        return runs(9).model_copy(update={"breaks": (record(behind, chain=(ASKED,)),)})
-
-    selection = Selection(is_own_code_only=True) if is_in_package else Selection(select=("GD101",))
-    known = {"GD101:3": [fix("a")], "GD107": [fix("b")]}
-    treatment = patient(world, known).treated(selection=selection).treatment
-    assert treatment.tried[0].sites_new == (f"{behind.file}:9 (GB0025)",)
-    # Nobody asked for it: nothing is tried for it, and it is none of what is left.
-    assert [case.title for case in treatment.tried] == ["Do a"]
-    assert treatment.left == ()
-
-
 def test_new_lines_that_break_for_another_reason_are_no_fix(tmp_path: Path, patient: Make) -> None:
     path = tmp_path / "model.py"
     path.write_text("".join(f"line_{number}\n" for number in range(1, 5)))
@@ -394,43 +502,6 @@ def test_new_lines_that_break_for_another_reason_are_no_fix(tmp_path: Path, pati
     found = patient(world, {"GD101": [edit("a", path, 3)]})
     [case] = found.treated(selection=Selection(select=("GD101",))).treatment.tried
     assert (case.verdict, case.reason) == ("moved", "it breaks at model.py:3 (GB0025) instead")
-
-
-def test_what_nobody_asked_for_is_neither_gone_nor_left(patient: Make) -> None:
-    def world(fixes: Fixes) -> Recording:
-        asked = [] if "a" in fixes else [record(entry(7), chain=(ASKED,))]
-        facts = runs(*([] if "a" in fixes else [3]), 5)
-        return facts.model_copy(update={"breaks": (*facts.breaks, *asked)})
-
-    found = patient(world, {"GD101:3": [fix("a")], "GD101:5": [], "GD107": []})
-    treatment = found.treated(selection=Selection(select=("GD101",))).treatment
-    assert treatment.gone == (treatment.tried[0].fingerprint,)
-    assert [left.code for left in treatment.left] == ["GD101"]
-    assert len(found.treated(selection=Selection()).treatment.gone) == 2
-
-
-def worse(fixes: Fixes) -> Recording:
-    """The first fix for line 3 lets torch reach line 9, from where it cannot resume; the second bounds the break."""
-    if "bold" in fixes:
-        return runs(9, skips=[9], coverage=0)
-    return runs(3, coverage=90 if "careful" in fixes else 70)
-
-
-def test_a_fix_that_leads_to_something_worse_is_taken_back(patient: Make) -> None:
-    known = {"GD101:3": [fix("bold"), fix("careful", contains=True)], "GD101:9": [fix("vain")]}
-    found = patient(worse, known)
-    treatment = found.treated().treatment
-    assert told(treatment.tried) == [
-        ("bold", "makes it worse", 1, False), ("vain", "no effect", 2, False), ("careful", "contained", 3, True),
-    ]  # fmt: skip
-    assert treatment.tried[0].reason == (
-        "with it, `Net.forward` is skipped because of the next break, at line 9, and no fix that was tried helps"
-    )
-    assert found.script.trials == [{"bold"}, {"bold", "vain"}, {"careful"}]
-    assert treatment.after is not None
-    assert treatment.after.coverage == 0.9
-    [left] = treatment.left
-    assert left.reason == '"Do careful": contained, the break stays, but coverage goes from 70% to 90%'
 
 
 def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
@@ -459,20 +530,6 @@ def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
     assert treatment.after.coverage == 0.9
 
 
-def test_a_fix_beside_one_that_is_taken_back_stays(patient: Make) -> None:
-    def world(fixes: Fixes) -> Recording:
-        harmless = [] if "harmless" in fixes else [12]
-        return runs(*harmless, 9, skips=[9], coverage=20) if "bold" in fixes else runs(*harmless, 3, coverage=70)
-
-    found = patient(world, {"GD101:3": [fix("bold")], "GD101:12": [fix("harmless")]})
-    treatment = found.treated().treatment
-    assert [case.title for case in treatment.tried if case.is_applied] == ["Do harmless"]
-    [bold] = [case for case in treatment.tried if case.title == "Do bold"]
-    assert bold.verdict == "makes it worse"
-    assert treatment.after is not None
-    assert (treatment.after.break_sites, treatment.after.coverage) == (1, 0.7)
-
-
 def test_two_equal_lines_in_one_function_are_two_findings(tmp_path: Path, patient: Make) -> None:
     path = tmp_path / "model.py"
     head = "import torch\nclass Net:\n    def forward(self, x):\n        for y in x:\n"
@@ -499,30 +556,6 @@ def test_two_equal_lines_in_one_function_are_two_findings(tmp_path: Path, patien
     assert treated.treatment.left == ()
 
 
-def test_one_of_two_equal_lines_that_stays_is_not_the_one_that_is_gone(tmp_path: Path, patient: Make) -> None:
-    def world(fixes: Fixes) -> Recording:
-        facts = runs(*([] if "a" in fixes else [3]), 5)
-        breaks = [
-            one.model_copy(update={"stack": (entry(one.stack[0].line, 'print("here")'),)}) for one in facts.breaks
-        ]
-        return facts.model_copy(update={"breaks": tuple(breaks)})
-
-    treatment = patient(world, {"GD101:3": [fix("a")], "GD101:5": []}).treated().treatment
-    [first] = treatment.tried
-    assert treatment.gone == (first.fingerprint,)
-    [left] = treatment.left
-    assert (left.place, left.reason) == ("/project/model.py:5", "no fix is known")
-
-
-def test_unsafe_fixes_are_noted_once_and_not_tried(patient: Make) -> None:
-    known = {"GD101:3": [fix("a")], "GD101:5": [fix("unsafe", is_safe=False)]}
-    found = patient(lambda fixes: runs(*([] if "a" in fixes else [3]), 5), known)
-    treatment = found.treated(is_unsafe_tried=False).treatment
-    assert told(treatment.tried) == [("unsafe", "not tried", 1, False), ("a", "verified", 1, True)]
-    assert treatment.left[0].reason == "\"Do unsafe\" wasn't tried: it's unsafe; --unsafe-fixes tries it"
-    assert found.script.trials == [{"a"}]
-
-
 def test_rounds_are_bounded_and_that_is_said(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_MAX_ROUNDS", 2)
     found = patient(peeling, THREE)
@@ -543,16 +576,6 @@ def test_replays_are_bounded_and_that_is_said(patient: Make, monkeypatch: pytest
     treatment = found.treated().treatment
     assert [sorted(trial) for trial in found.script.trials] == [["vain0"], ["vain1"], ["vain2"]]
     assert treatment.notes == ("stopped after 1 round and 6 replays",)
-
-
-def test_nothing_is_tried_when_the_run_did_not_finish(patient: Make) -> None:
-    found = patient(lambda _fixes: runs(3, ended=DIED), {"GD101": [fix("a")]})
-    treatment = found.treated().treatment
-    assert found.script.asked == {}
-    [case] = treatment.tried
-    assert (case.verdict, case.reason) == ("not tried", "the run didn't finish")
-    assert treatment.notes == ("the recorded run didn't finish, so nothing was tried",)
-    assert treatment.after is None
 
 
 def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patch(
@@ -600,107 +623,11 @@ def test_what_may_be_edited_is_checked_before_the_first_trial(tmp_path: Path, pa
     assert len(asked) == 2, "nothing is written without trials"
 
 
-FAILED = "The program failed in call 1: NameError: y"
-
-
-@for_each(
-    "special, verdict, note",
-    [
-        ({"eager": runs(ended=DIED)}, "unproven", f"the program fails without torch.compile: {FAILED}"),
-        (
-            {"eager-again": runs(ended=DIED, compared=None)},
-            "unproven",
-            f"the program fails in a second run without torch.compile: {FAILED}",
-        ),
-        (
-            dict.fromkeys(("eager-again", "eager-again-again"), runs(compared=differing())),
-            "unproven",
-            "two runs without torch.compile differ in outputs, so no fix can be verified",
-        ),
-        (
-            {"eager-again": runs(compared=differing()), "float64": runs(ended=DIED)},
-            "verified",
-            f"numbers that differ aren't told from rounding, because the program doesn't run in float64: {FAILED}",
-        ),
-    ],
-)
-def test_runs_of_the_untouched_program_limit_what_is_proven(
-    patient: Make, special: Mapping[str, Recording], verdict: str, note: str
-) -> None:
-    is_known = "eager" not in special
-    found = patient(
-        lambda fixes: runs(*([] if "a" in fixes else [3]), compared=SAME if is_known else None),
-        {"GD101": [fix("a")]},
-        special=special,
-    )
-    treatment = found.treated().treatment
-    assert [case.verdict for case in treatment.tried] == [verdict]
-    assert (treatment.after is None) == (verdict == "unproven")
-    assert treatment.notes == (note,)
-
-
-def test_results_that_differ_are_run_again_beside_a_float64_run_before_anything_is_said(patient: Make) -> None:
-    special = {"1.1.1-1": runs(compared=differing())}
-    found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
-    assert told(found.treated().treatment.tried) == [("a", "verified", 1, True)]
-    assert [name for name in found.script.asked if name not in ("eager", "eager-again", "untouched")] == [
-        "1.1.1-1", "float64", "eager-again-again", "untouched-again", "1.1.1-1-again",
-    ]  # fmt: skip
-
-
-def test_a_run_that_cannot_be_repeated_leads_to_suggestions(patient: Make) -> None:
-    special = {"untouched": runs(ended=DIED)}
-    found = patient(lambda _fixes: runs(3), {"GD101": [fix("a")]}, special=special)
-    treatment = found.treated().treatment
-    assert found.script.trials == []
-    assert [(case.verdict, case.reason) for case in treatment.tried] == [("not tried", "the run couldn't be repeated")]
-    assert treatment.notes == ("the run couldn't be repeated: The program failed in call 1: NameError: y",)
-
-
 def test_trials_are_limited_by_what_the_untouched_program_takes(patient: Make) -> None:
     ended = ProbeExit(status=0, reason="finished", duration_s=30.0, peak_memory_bytes=2**30)
     found = patient(lambda _fixes: runs(3, ended=ended), {"GD101": [fix("a")]})
     found.treated()
     assert found.script.setup == Setup(timeout_s=180.0, memory_bytes=4 * 2**30)
-
-
-def test_only_breaks_and_recompiles_are_treated(patient: Make) -> None:
-    facts = recording(graphs=(graph(error="RuntimeError: no"),))
-    found = patient(lambda _fixes: facts)
-    treatment = found.treated().treatment
-    assert found.script.asked == {}
-    assert (treatment.tried, treatment.left, treatment.after) == ((), (), None)
-
-
-def test_nothing_is_run_again_where_nothing_can_be_tried(patient: Make) -> None:
-    found = patient(lambda _fixes: runs(3), {"GD101": []}, declined={"GD101": "its result is used"})
-    treatment = found.treated().treatment
-    assert found.script.asked == {}
-    [left] = treatment.left
-    assert left.reason == "no edit: its result is used"
-    assert treatment.before.break_sites == 1
-
-
-def test_what_is_left_says_why(patient: Make) -> None:
-    known = {"GD101:3": [fix("a")], "GD101:5": [], "GD101:7": [fix("vain")], "GD101:9": []}
-    found = patient(
-        lambda fixes: runs(*([] if "a" in fixes else [3]), 5, 7, 9), known, declined={"GD101:5": "its result is used"}
-    )
-    treatment = found.treated().treatment
-    assert {left.place.rpartition(":")[2]: left.reason for left in treatment.left} == {
-        "5": "no edit: its result is used",
-        "7": '"Do vain": no effect, the break is still there',
-        "9": "no fix is known",
-    }
-    assert len(treatment.gone) == 1
-
-
-def test_a_break_that_is_contained_says_by_what(patient: Make) -> None:
-    known = {"GD101": [fix("bound", contains=True), fix("vain")]}
-    treatment = patient(lambda fixes: runs(3, coverage=90 if "bound" in fixes else 70), known).treated().treatment
-    assert told(treatment.tried) == [("bound", "contained", 1, True), ("vain", "no effect", 2, False)]
-    [left] = treatment.left
-    assert left.reason == '"Do bound": contained, the break stays, but coverage goes from 70% to 90%'
 
 
 def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -764,59 +691,6 @@ def test_a_longer_call_has_fixes_timed_one_by_one_until_one_is_to_blame(
     [slow] = [case for case in treatment.tried if case.verdict == "makes it worse"]
     assert slow.title == "Do b"
     assert (slow.reason or "").startswith("with it, the steady call is 2.0\N{MULTIPLICATION SIGN} slower")
-
-
-def test_a_contained_break_is_not_gone_though_its_line_no_longer_breaks(patient: Make) -> None:
-    def world(fixes: Fixes) -> Recording:
-        return runs(9, coverage=90) if "wrapper" in fixes else runs(3, coverage=50)
-
-    treatment = patient(world, {"GD101": [fix("wrapper", contains=True)]}).treated().treatment
-    assert told(treatment.tried)[0] == ("wrapper", "contained", 1, True)
-    assert treatment.gone == ()
-
-
-def test_two_fixes_of_which_one_removes_what_the_other_broke_are_both_verified(patient: Make) -> None:
-    def world(fixes: Fixes) -> Recording:
-        return runs(*([] if fixes == {"read", "branch"} else [5] if "read" in fixes else [3]))
-
-    found = patient(world, {"GD101:3": [fix("read")], "GD101:5": [fix("branch")]})
-    treatment = found.treated().treatment
-    assert told(treatment.tried) == [("read", "verified", 1, True), ("branch", "verified", 2, True)]
-    assert treatment.tried[0].reason == (
-        "it breaks at /project/model.py:5 (GB0059) instead, until other fixes are applied too"
-    )
-    assert len(treatment.gone) == 1
-
-
-@for_each(
-    "before, after, verdict",
-    [
-        (runs(3), runs(5), "moved"),
-        # An operation more in the graph is no reason to apply it.
-        (runs(3, coverage=80, effect="resumed"), runs(5), "moved"),
-        (runs(3, 7, 9), runs(5, 9), "contained"),
-    ],
-)
-def test_a_break_that_only_moved_is_not_mended(
-    patient: Make, before: Recording, after: Recording, verdict: str
-) -> None:
-    known = {"GD101:3": [fix("a")], "GD101:5": [], "GD101:7": [], "GD101:9": []}
-    treatment = patient(lambda fixes: after if "a" in fixes else before, known).treated().treatment
-    assert told(treatment.tried) == [("a", verdict, 1, verdict != "moved")]
-    assert treatment.gone == ()
-    if verdict == "moved":
-        assert treatment.tried[0].reason == "it breaks at /project/model.py:5 (GB0059) instead"
-        assert treatment.after is None
-
-
-def test_a_fix_that_uncovers_a_hidden_break_stays_though_no_count_is_lower(patient: Make) -> None:
-    def world(fixes: Fixes) -> Recording:
-        line = 5 if "a" in fixes else 3
-        return runs(line, skips=[line], coverage=0)
-
-    treatment = patient(world, {"GD101:3": [fix("a")]}).treated().treatment
-    assert told(treatment.tried) == [("a", "verified", 1, True)]
-    assert len(treatment.gone) == 1
 
 
 def timed(ratios: Callable[[Fixes, Fixes], float]) -> Callable[..., PairedTime]:
@@ -892,90 +766,6 @@ def test_a_verdict_that_timing_decides_is_announced_after_it(patient: Make, monk
     assert [event.verdicts for event in decided] == [((treatment.tried[0].place, treatment.tried[0].verdict),)]
 
 
-TWO = {"GD101:3": [fix("a")], "GD101:12": [fix("b")]}
-
-
-def two_breaks(fixes: Fixes) -> Recording:
-    return runs(*(line for name, line in {"a": 3, "b": 12}.items() if name not in fixes))
-
-
-def test_trials_compile_with_eager_and_the_program_with_all_fixes_with_the_users_backend(patient: Make) -> None:
-    found = patient(two_breaks, TWO, backend="mine")
-    treatment = found.treated().treatment
-    assert told(treatment.tried) == [("a", "verified", 1, True), ("b", "verified", 1, True)]
-    assert [case.backend for case in treatment.tried] == ["eager", "eager"]
-    assert (treatment.backend, treatment.compared) == ("mine", SAME)
-    assert {name: backend for name, backend in found.script.backends.items() if not name.startswith("eager")} == {
-        "untouched": "eager", "1.1.1-1": "eager", "1.1.1-2": "eager", "1-together": "eager",
-        "untouched-mine": "mine", "mine-1": "mine",
-    }  # fmt: skip
-    assert found.script.asked["mine-1"] == {"a", "b"}
-    # Compiling for another backend isn't what the user's takes.
-    assert treatment.before.compile_time_s is None
-
-
-@pytest.mark.parametrize("backend", ["eager", "mine"])
-def test_nothing_is_run_under_the_users_backend_if_it_is_that_of_the_trials(patient: Make, backend: str) -> None:
-    # Under another backend than the user's, torch doesn't do what it did in the recorded run.
-    special = {"untouched": runs(3, 12, skips=[12])} if backend == "mine" else {}
-    found = patient(two_breaks, TWO, backend=backend, special=special)
-    treatment = found.treated().treatment
-    assert [case.backend for case in treatment.tried] == [backend, backend]
-    assert treatment.backend == backend
-    names = [name for name in found.script.asked if not name.startswith(("eager", "untouched"))]
-    assert names == ["1.1.1-1", "1.1.1-2", "1-together"]
-    assert {found.script.backends[name] for name in names} == {backend}
-
-
-def test_a_fix_that_fails_under_the_users_backend_is_found_and_the_other_stays(patient: Make) -> None:
-    # All together, then the first alone, which works, and the second alone.
-    special = {"mine-1": runs(ended=DIED), "mine-3": runs(ended=DIED)}
-    found = patient(two_breaks, TWO, backend="mine", special=special)
-    treatment = found.treated().treatment
-    assert [found.script.asked[f"mine-{number}"] for number in (1, 2, 3)] == [{"a", "b"}, {"a"}, {"b"}]
-    applied = [case.title for case in treatment.tried if case.is_applied]
-    [failed] = [case for case in treatment.tried if case.verdict == "failed"]
-    assert (failed.title, failed.backend) == ("Do b", "mine")
-    assert failed.reason == "under mine: The program failed in call 1: NameError: y"
-    assert applied == ["Do a"]
-    assert treatment.compared == SAME
-    assert treatment.settings == ("a = True",)
-    assert [left.place.rpartition(":")[2] for left in treatment.left] == ["12"]
-
-
-def test_other_results_under_the_users_backend_are_run_again_before_a_fix_is_blamed(patient: Make) -> None:
-    noise = {"mine-1": runs(compared=differing())}
-    treatment = patient(two_breaks, TWO, backend="mine", special=noise).treated().treatment
-    assert [case.verdict for case in treatment.tried] == ["verified", "verified"]
-    real = {**noise, "mine-1-again": runs(compared=differing()), "mine-2": runs(compared=differing())}
-    special = {**real, "mine-2-again": runs(compared=differing())}
-    treatment = patient(two_breaks, TWO, backend="mine", special=special).treated().treatment
-    [changed] = [case for case in treatment.tried if case.verdict == "changes results"]
-    assert (changed.title, changed.backend) == ("Do a", "mine")
-    assert changed.reason == "under mine: call 1, output differs by 0.5"
-    assert [case.title for case in treatment.tried if case.is_applied] == ["Do b"]
-
-
-def test_fixes_that_only_fail_together_under_the_users_backend_lose_the_last(patient: Make) -> None:
-    found = patient(two_breaks, TWO, backend="mine", special={"mine-1": runs(ended=DIED)})
-    treatment = found.treated().treatment
-    [failed] = [case for case in treatment.tried if case.verdict == "failed"]
-    assert failed.title == "Do b"
-    assert failed.reason == "with the others, under mine: The program failed in call 1: NameError: y"
-
-
-def test_a_backend_that_changes_results_without_fixes_proves_nothing(patient: Make) -> None:
-    other = runs(compared=differing())
-    special = dict.fromkeys(("untouched-mine", "untouched-mine-again", "mine-1", "mine-1-again"), other)
-    treatment = patient(two_breaks, TWO, backend="mine", special=special).treated().treatment
-    assert told(treatment.tried) == [("a", "unproven", 1, False), ("b", "unproven", 1, False)]
-    assert {case.backend for case in treatment.tried} == {"mine"}
-    assert treatment.tried[0].reason == (
-        "under mine: torch.compile changes outputs even without the fix (call 1, output differs by 0.5)"
-    )
-    assert (treatment.after, treatment.backend) == (None, None)
-
-
 def test_what_was_not_run_under_the_users_backend_is_not_verified_after_an_interrupt(patient: Make) -> None:
     class Interrupted(Script):
         def replay(self, program: Program, name: str, **options: Any) -> Recording:
@@ -986,7 +776,7 @@ def test_what_was_not_run_under_the_users_backend_is_not_verified_after_an_inter
         def cancel(self) -> None:
             pass
 
-    found = patient(two_breaks, TWO, backend="mine", script_type=Interrupted)
+    found = patient(breaking(a=3, b=12), TWO, backend="mine", script_type=Interrupted)
     with pytest.raises(KeyboardInterrupt):
         found.treated()
     treatment = read_fact(Treatment, json.loads((found.folder / "recording" / "fixes.json").read_text()))
