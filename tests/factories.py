@@ -27,6 +27,7 @@ from graphdoctor.facts.recording import (
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import Origin, StackEntry
 from graphdoctor.trace.causes import cause_of_reasons
+from graphdoctor.trials.program import RunChange
 
 FILE = "/project/model.py"
 PRINT = BreakReason(
@@ -265,3 +266,8 @@ def recompiled(
     cause = RecompileCause(nearest="0/0", entry_count=1, changes=changes, is_exact=True)
     plain = compiled(compile_id, outcome=outcome, reasons=("0/0: x",), stack=stack)
     return plain.model_copy(update={"cause": cause, "call_index": call})
+
+
+def said_of(change: RunChange) -> dict[str, object]:
+    """What a change says, without what it leaves as it is."""
+    return {name: value for name, value in vars(change).items() if value != getattr(RunChange(), name)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
-from graphdoctor.trials.program import Program, RunChange
-from tests.factories import change, compiled, entry, frame, recompiled, record, recording
+from graphdoctor.trials.program import Program
+from tests.factories import change, compiled, entry, frame, recompiled, record, recording, said_of
 
 TEXT = """\
 import torch
@@ -294,11 +294,9 @@ def test_what_can_be_tried_and_why_no_edit_is_made(snapshot: SnapshotAssertion, 
 
 def lines_of(found: Candidate) -> list[str]:
     traits = {"safe": found.is_safe, "drops output": found.drops_output, "keeps the break": found.contains}
-    made = {each.name: getattr(found.change, each.name) for each in fields(RunChange)}
-    said = {name: value for name, value in made.items() if value != getattr(RunChange(), name)}
     place = found.place.where if found.place else None
     return [
         f"    {', '.join([found.title, found.kind, *(name for name, value in traits.items() if value)])}",
-        f"      {found.snippet!r} {place} {said}",
+        f"      {found.snippet!r} {place} {said_of(found.change)}",
         *([] if found.edit is None else [f"      edits {found.edit.path}"]),
     ]
