@@ -104,77 +104,52 @@ def test_no_name_and_no_figure_is_cut(width: int) -> None:
         assert "12 GPT2Block" in text
 
 
-def test_the_tables_of_a_sweep_are_of_the_largest_size_that_ran_in_whatever_order() -> None:
+def backwards() -> BenchReport:
+    """A sweep with its largest size first."""
     found = swept()
     assert found.sweep is not None
-    backwards = found.sweep.model_copy(update={"points": found.sweep.points[::-1]})
-    assert "With x.shape[0] = 32" in rendered(found.model_copy(update={"sweep": backwards}))
+    return found.model_copy(update={"sweep": found.sweep.model_copy(update={"points": found.sweep.points[::-1]})})
 
 
-def test_what_is_unknown_is_no_number() -> None:
-    bare = variant(
-        cold_s=None,
-        throughput=None,
-        peak_memory_bytes=None,
-        graphs=None,
-        break_sites=None,
-        recompiles=None,
-        launches=None,
-        correct=None,
-        correctness=None,
-        cache=None,
-    )
-    found = report(eager(throughput=None, peak_memory_bytes=None, launches=None), bare, throughput=None)
-    text = rendered(found, width=140)
-    assert "not compared" in text
-    assert text.count("unknown") == 2  # compile time and break-even
-    for heading in ("graphs", "breaks", "recompiles", "launches", "peak memory", "items/s"):
-        assert heading not in text.replace("pays off", "")
+UNKNOWN = dict.fromkeys(
+    ("cold_s", "throughput", "peak_memory_bytes", "graphs", "break_sites", "recompiles", "launches", "correct",
+     "correctness", "cache")
+)  # fmt: skip
+BOTH, ONE = finding("GD503", "Both."), finding("GD402", "One.")
+CODE = "CppCompileError: C++ compile error.\n\nint main() {\n  no;\n}"
+FAILED_STAGES = Stages(results=(StageResult(name="aot_eager", outcome="failed", reason=f"{CODE} "),), first="aot_eager")
+FORMS = {
+    "the tables of a sweep are of the largest size that ran": backwards(),
+    "what is unknown is no number": report(
+        eager(throughput=None, peak_memory_bytes=None, launches=None), variant(**UNKNOWN), throughput=None
+    ),
+    "no times": report(eager(), variant(call_us=None, speedup=None, judgement="unknown", break_even_calls=None)),
+    "what a wrong variant would win back isn't said": report(
+        eager(), variant(status="wrong", correct=False, reason="outputs[0] differs")
+    ),
+    "one reason of several variants is said once": report(
+        eager(), variant("a", findings=(ONE, BOTH)), variant("b", findings=(BOTH,))
+    ),
+    "results that may be right": report(
+        eager(), variant(correct=None, reason="outputs[0] differs by 1e-3, which may be rounding")
+    ),
+    "code below an error": report(
+        eager(), ended("default", "failed", CODE, stages=FAILED_STAGES, graphs=0, recompiles=0)
+    ),
+    "eager mode failed": report(
+        ended("eager", "failed", "ValueError: bad shape"), best=None, noise=None, environment=None
+    ),
+}
 
 
-def test_a_variant_without_times_says_so() -> None:
-    text = rendered(report(eager(), variant(call_us=None, speedup=None, judgement="unknown", break_even_calls=None)))
-    assert "not timed" in text
+@pytest.mark.parametrize("name", FORMS)
+def test_a_bench_in_which_something_is_missing_or_wrong(snapshot: SnapshotAssertion, name: str) -> None:
+    assert rendered(FORMS[name], width=140) == snapshot
 
 
-def test_what_a_wrong_variant_would_win_back_is_not_said() -> None:
-    text = rendered(report(eager(), variant(status="wrong", correct=False, reason="outputs[0] differs")), width=140)
-    (row,) = (line for line in text.splitlines() if line.startswith("default") and "wrong" in line)
-    assert "1.47×" in row
-    assert "calls" not in row
-
-
-def test_one_reason_of_several_variants_is_said_once_in_the_order_of_what_it_costs_one_of_them() -> None:
-    both, one = finding("GD503", "Both."), finding("GD402", "One.")
-    text = rendered(report(eager(), variant("a", findings=(one, both)), variant("b", findings=(both,))))
-    assert text.count("Both.") == 1
-    assert text.index("One.") < text.index("Both.")
-    assert "GD503  Both. (a, b)" in text
-
-
-def test_results_that_may_be_right_are_called_unknown() -> None:
-    may_be = variant(correct=None, reason="outputs[0] differs by 1e-3, which may be rounding")
-    text = " ".join(rendered(report(eager(), may_be)).split())
-    assert "default unknown 28.4 s" in text
-    assert "default: unknown whether they are right: outputs[0] differs by 1e-3, which may be rounding; outputs" in text
-
-
-def test_code_below_an_error_is_for_verbose() -> None:
-    reason = "CppCompileError: C++ compile error.\n\nint main() {\n  no;\n}"
-    stages = Stages(results=(StageResult(name="aot_eager", outcome="failed", reason=f"{reason} "),), first="aot_eager")
-    failed = report(eager(), ended("default", "failed", reason, stages=stages, graphs=0, recompiles=0))
-    text = rendered(failed)
-    assert "default: CppCompileError: C++ compile error\n" in text
-    assert "int main" not in text
-    assert "\ndefault" not in text.partition("launches")[2]
-    assert rendered(failed, is_verbose=True).count("int main() {") == 2
-    assert "int main" in render_view_page(bench_view(failed))
-
-
-def test_eager_mode_that_failed_leaves_the_tables_with_what_there_is() -> None:
-    failed = report(ended("eager", "failed", "ValueError: bad shape"), best=None, noise=None, environment=None)
-    text = rendered(failed)
-    assert "failed  eager: ValueError: bad shape" in text
+def test_code_below_an_error_is_for_verbose_and_for_the_page() -> None:
+    assert rendered(FORMS["code below an error"], is_verbose=True).count("int main() {") == 2
+    assert "int main" in render_view_page(bench_view(FORMS["code below an error"]))
 
 
 def test_quartiles_have_the_unit_and_the_digits_of_their_median() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import CodeType
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.views.html import statements
 from graphdoctor.views.html.statements import SourceFile
@@ -90,76 +91,23 @@ def line_of(text: str) -> int:
     return number
 
 
-def texts(numbers: set[int]) -> list[str]:
-    return [LINES[number - 1].strip() for number in sorted(numbers)]
-
-
-def behind(text: str) -> list[str]:
+def test_a_functions_own_lines_and_those_behind_each_of_them(snapshot: SnapshotAssertion):
     source = SourceFile(TEXT)
-    return texts(source.lines_after(source.functions[0], line_of(text)))
+    forward = source.functions[0]
+    own = source.own_lines(forward)
+    places = sorted({*own, line_of("except KeyError"), line_of("return z + 1")})
+    behind = {number: sorted(source.lines_after(forward, number)) for number in places}
+    told = [
+        f"{number:2} {LINES[number - 1]}  # own {number in own}, then {_ranges(behind[number])}" for number in places
+    ]
+    assert told == snapshot
 
 
-AFTER_TRY = [
-    "@functools.cache",
-    "def inner(z):",
-    "with open(x) as file:",
-    'print("e")',
-    "match y:",
-    "case 1 if (",
-    "x",
-    'print("f")',
-    "y = 1",
-    "case _:",
-    "y = 2",
-    "return [",
-    "inner(part) for part in y",
-    "]",
-]
-FROM_TRY = [
-    "try:",
-    'print("c")',
-    "y = y + 5",
-    "except ValueError:",
-    'print("d")',
-    "y = y + 6",
-    "except KeyError:",
-    "y = y + 7",
-    "y = y + 8",
-    "y = y + 9",
-    *AFTER_TRY,
-]
-LOOP = ["for i in range(3):", "y = y + i", 'print("b")', "y = y - i", "y = -y"]
-
-
-def test_own_lines_are_those_with_code_that_runs_in_the_frame():
-    source = SourceFile(TEXT)
-    first = ["y = x.sin()", "if y:", "y = y + 1", 'print("a")', "y = (", "y", "- 1", ")"]
-    branches = ["elif x:", "y = y * 2", "y = y * 3"]
-    assert texts(source.own_lines(source.functions[0])) == [*first, *branches, *LOOP, *FROM_TRY]
-
-
-@for_each(
-    "text, expected",
-    [
-        ('print("a")', ["y = (", "y", "- 1", ")", *LOOP, *FROM_TRY]),
-        ("y = y * 2", [*LOOP, *FROM_TRY]),
-        ('print("b")', ["y = y - i", "y = -y", *FROM_TRY]),
-        ("y = -y", FROM_TRY),
-        ("for i in range(3)", [*LOOP[1:], *FROM_TRY]),
-        ('print("c")', FROM_TRY[2:]),
-        ('print("d")', ["y = y + 6", "y = y + 9", *AFTER_TRY]),
-        ("except KeyError", ["y = y + 7", "y = y + 9", *AFTER_TRY]),
-        ("y = y + 8", ["y = y + 9", *AFTER_TRY]),
-        ("y = y + 9", AFTER_TRY),
-        ("return z + 1", AFTER_TRY[2:]),
-        ('print("e")', AFTER_TRY[4:]),
-        ('print("f")', ["y = 1", *AFTER_TRY[-3:]]),
-        ("y = 2", AFTER_TRY[-3:]),
-        ("return [", []),
-    ],
-)
-def test_lines_behind_a_line(text, expected):
-    assert behind(text) == expected
+def _ranges(numbers: list[int]) -> str:
+    """Numbers that follow each other as first-last."""
+    starts = [number for number in numbers if number - 1 not in numbers]
+    ends = [number for number in numbers if number + 1 not in numbers]
+    return ", ".join(f"{first}-{last}" for first, last in zip(starts, ends, strict=True))
 
 
 def test_a_function_begins_at_its_decorators_and_knows_what_is_around_it():
