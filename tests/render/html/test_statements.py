@@ -98,12 +98,12 @@ def test_a_functions_own_lines_and_those_behind_each_of_them(snapshot: SnapshotA
     places = sorted({*own, line_of("except KeyError"), line_of("return z + 1")})
     behind = {number: sorted(source.lines_after(forward, number)) for number in places}
     told = [
-        f"{number:2} {LINES[number - 1]}  # own {number in own}, then {_ranges(behind[number])}" for number in places
+        f"{number:2} {LINES[number - 1]}  # own {number in own}, then {ranges(behind[number])}" for number in places
     ]
     assert told == snapshot
 
 
-def _ranges(numbers: list[int]) -> str:
+def ranges(numbers: list[int]) -> str:
     """Numbers that follow each other as first-last."""
     starts = [number for number in numbers if number - 1 not in numbers]
     ends = [number for number in numbers if number + 1 not in numbers]
