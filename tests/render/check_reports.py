@@ -158,3 +158,46 @@ def worse_report() -> CheckReport:
         baseline_run=RUN,
     )
     return report(train, target("serve", baseline_torch="2.13.0"), baseline="graphdoctor-baseline.json")
+
+
+def _refuted(verdict: str) -> Fix:
+    return FIX.model_copy(update={"verdict": verdict, "title": "no"})
+
+
+def _at(**changes: Any) -> Finding:
+    return finding(
+        location=Location(**{"file": "m.py", "line": 4, "column": 9, "function": "f", "indent": 4} | changes)
+    )
+
+
+_TORCH = entry(2, file="/venv/torch/nn/module.py", origin="torch", package="torch")
+_RELATED = Location(file="train.py", line=7, function="main", note="called here in call 2")
+_PATHS = (
+    "src/a b.py", "src\\nets\\net.py", "nets\\größe, a.py", "模型/größe#1?.py", "C:\\my nets\\net.py", "a:b.py",
+    "\\\\server\\nets\\net.py", "/elsewhere/net.py", "/project/net.py", "<frozen os>",
+)  # fmt: skip
+FORMS: dict[str, Finding] = {
+    "an error": finding(severity="error"),
+    "a note": finding(severity="info"),
+    "an expression within a line": _at(end_column=15, text="é = f(x)"),
+    "an expression that goes on below": _at(text="y = f("),
+    "a line without columns": placed("m.py", text="f(x)"),
+    "a line without its text": placed("m.py"),
+    **{f"the file {file}": placed(file) for file in _PATHS},
+    **{
+        f"the package's file {file}": placed(file, package=package, origin="third_party")
+        for file, package in (
+            (".venv/lib/site-packages/timm/layers/x.py", "timm"), ("/opt/site-packages/timm/layers/x.py", "timm"),
+            ("/opt/site-packages/six.py", "six"),
+        )
+    },
+    "a package that the user's line calls": next(found for found in diagnosis().findings if found.location.package),
+    "torch's own lines of a flow": finding(user_stack=(entry(1), _TORCH)),
+    "a related place, twice": finding(related=(_RELATED, _RELATED)),
+    "what looks like a link": finding(message="`x[0](y)` and [a]"),
+    **{f"a fix that has {verdict}": finding(fixes=(_refuted(verdict),)) for verdict in ("no effect", "failed")},
+    "another fix than the one that changes results": finding(
+        fixes=(_refuted("changes results"), Fix(title="yes", kind="code"))
+    ),
+}  # fmt: skip
+"""Findings of which a reader of annotations is told different things."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.check import CheckReport
-from graphdoctor.facts.diagnosis import Fix, Location
+from graphdoctor.facts.diagnosis import Location
 from graphdoctor.views.annotations import annotations_of
 from graphdoctor.views.github import render_github
 from graphdoctor.views.printable import printable
-from tests.each import for_each
-from tests.render.check_reports import DIFF, FIX, ROOT, failed_report, finding, placed, report, target
+from tests.render.check_reports import FORMS, ROOT, failed_report, finding, placed, report, target
 
 CODES = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
 
@@ -48,11 +46,6 @@ def commands_of(answer: CheckReport) -> list[tuple[str, dict[str, str], str]]:
     return read(render_github(annotations_of(answer), root=ROOT))
 
 
-def only(**changes: Any) -> tuple[str, dict[str, str], str]:
-    (command,) = commands_of(report(target(state="failed", new=(finding(**changes),))))
-    return command
-
-
 def test_annotations_read_as_they_should(snapshot: SnapshotAssertion):
     assert render_github(annotations_of(failed_report()), root=ROOT) == snapshot
 
@@ -61,55 +54,9 @@ def test_a_gate_that_passed_with_nothing_new_has_nothing_to_say():
     assert render_github(annotations_of(report(target(known=(finding(),)))), root=ROOT) == ""
 
 
-@for_each("severity, level", [("error", "error"), ("warning", "warning"), ("info", "notice")])
-def test_a_level_is_the_severity(severity, level):
-    assert only(severity=severity)[0] == level
-
-
-def test_a_finding_is_shown_at_its_line_and_columns():
-    _, properties, message = only()
-    assert properties == {
-        "file": "model.py",
-        "line": "12",
-        "endLine": "12",
-        "col": "9",
-        "endColumn": "22",
-        "title": "GD101 print-or-log",
-    }
-    assert message.splitlines() == [
-        "`print` has a side effect, so torch can't put it in a graph",
-        "Try: Skip `print` while compiling (verified)",
-        *DIFF.splitlines(),
-        "Read more: graphdoctor rule GD101",
-    ]
-
-
-def test_what_a_trial_refuted_is_not_suggested():
-    refuted = FIX.model_copy(update={"verdict": "changes results", "title": "no"})
-    assert "Try: yes" in only(fixes=(refuted, Fix(title="yes", kind="code")))[2]
-    assert "Try" not in only(fixes=(refuted,))[2]
-
-
-def test_without_a_column_the_line_is_marked():
-    assert "col" not in only(location=finding().location.model_copy(update={"column": None}))[1]
-
-
-def test_a_finding_in_a_package_is_shown_at_the_projects_line_that_leads_there():
-    package = next(found for found in failed_report().targets[0].new if found.location.package)
-    ((_, properties, message),) = commands_of(report(target(new=(package,))))
-    assert (properties["file"], properties["line"]) == ("model.py", "31")
-    assert "In transformers/models/gpt2/modeling_gpt2.py:300, GPT2Model._mask." in message
-
-
-@for_each("file", ["<frozen os>", "/elsewhere/x.py", "C:\\nets\\x.py"])
-def test_what_is_outside_the_repository_has_no_file(file):
-    ((_, properties, message),) = commands_of(report(target(new=(placed(file),))))
-    assert "file" not in properties
-    assert f"In {file}:3, f." in message
-
-
-def test_a_path_has_slashes():
-    assert commands_of(report(target(new=(placed("nets\\größe, a.py"),))))[0][1]["file"] == "nets/größe, a.py"
+def test_each_form_of_a_finding(snapshot: SnapshotAssertion):
+    told = {name: commands_of(report(target(state="failed", new=(found,)))) for name, found in FORMS.items()}
+    assert [f"{name}: {command}" for name, (command,) in told.items()] == snapshot
 
 
 def test_one_finding_of_two_targets_is_one_annotation():
