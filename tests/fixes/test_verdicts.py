@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from syrupy.assertion import SnapshotAssertion
+
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.recording import BreakEffect, Recording
@@ -61,83 +63,103 @@ def judged(
     )
 
 
-SITE_3, SITE_6 = "model.py:3 (GB0059)", "model.py:6 (GB0059)"
 CLAMPED = BEFORE.replace(b"    print(y)\n", b"    y = y.clamp(min=0)\n")
 WRONG = Comparison(kinds=("gradients",), differences=(difference("gradients", largest=0.25),))
 DIED = ProbeExit(status=1, reason="error", message="The program failed in call 1: NameError: y.")
 ONE, TWO = (graph(),), (graph(), graph(index=1))
 
 
-@for_each(
-    "before, after, more, expected",
-    [
-        (seen(3), seen(), {}, ("verified", None, SITE_3, None)),
-        # In the edited lines it is the same site; one that only moved isn't new.
-        (seen(3), seen(4), {}, ("no effect", "the break is still there", None, None)),
-        (seen(3, 4), seen(5), {}, ("verified", None, SITE_3, None)),
-        # One that shows behind the edit was hidden, unless torch had traced that code already.
-        (seen(3, effect="rest_eager"), seen(6), {}, ("verified", None, SITE_3, SITE_6)),
-        (seen(3, coverage=80), seen(6), {}, ("moved", f"it breaks at {SITE_6} instead", SITE_3, SITE_6)),
-        # It may have been hidden, but reads what the new lines compute.
-        (
-            seen(3, effect="rest_eager"),
-            seen(4),
-            {"text": CLAMPED},
-            ("moved", "it breaks at model.py:4 (GB0059) instead", SITE_3, "model.py:4 (GB0059)"),
-        ),
-        (
-            seen(3, 4, 6, graphs=(*TWO, graph(index=2))),
-            seen(6, graphs=TWO),
-            {},
-            ("contained", f"it breaks at {SITE_6} instead, but 3 graphs → 2", SITE_3, SITE_6),
-        ),
-        (
-            seen(3),
-            seen(coverage=6),
-            {},
-            ("makes it worse", "the finding is gone, but coverage goes from 100% to 6%", SITE_3, None),
-        ),
-        (
-            seen(3, graphs=ONE),
-            seen(graphs=TWO),
-            {},
-            ("makes it worse", "the finding is gone, but 1 graph → 2", SITE_3, None),
-        ),
-        (seen(3, effect="rest_eager", coverage=40), seen(graphs=TWO), {}, ("verified", None, SITE_3, None)),
-        # Other results come before everything.
-        (seen(3), seen(compared=WRONG), {}, ("changes results", "call 1, output differs by 0.25", SITE_3, None)),
-        (seen(3), seen(ended=DIED), {}, ("failed", "The program failed in call 1: NameError: y", None, None)),
-        (
-            seen(3),
-            seen(4),
-            {"contains": True},
-            ("no effect", "the break stays, and nothing else improves", None, None),
-        ),
-        (
-            seen(3, graphs=TWO),
-            seen(4, graphs=ONE),
-            {"contains": True},
-            ("contained", "the break stays, but 2 graphs → 1", None, None),
-        ),
-    ],
-)
-def test_a_trial_says_what_a_fix_did_to_a_break(
-    before: Observed, after: Observed, more: dict[str, Any], expected: tuple[str, str | None, str | None, str | None]
-) -> None:
-    found = judged(before, after, **more)
-    assert (found.verdict, found.reason) == expected[:2]
-    assert expected[2] is None or expected[2] in found.gone
-    assert found.new == (() if expected[3] is None else (expected[3],))
-    assert found.instead or found.verdict != "moved"
-    assert found.if_faster == ("verified" if found.verdict == "makes it worse" else None)
+OTHER = Comparison(kinds=("outputs",), differences=(difference("outputs", largest=1.0),))
+DIFFERING = Untouched(compiled_differs={"outputs": difference("outputs", largest=0.09)})
 
 
-def test_a_site_that_was_hidden_by_another_break_that_is_gone_too_is_no_fault_of_the_fix() -> None:
+def silent(kind: Any, change: Any = "fewer") -> Comparison:
+    return Comparison(kinds=(kind,), differences=(difference(kind, detail="0 of 1 lines", change=change),))
+
+
+def less(kind: Any, change: Any = "fewer") -> Observed:
+    return seen(compared=silent(kind, change))
+
+
+def compared_with(**runs: Comparison) -> Observed:
+    """A replay whose results are compared with those of several runs."""
+    return Observed(seen().recording.model_copy(update={"replay": Replay(compared=runs)}), seen().diagnosis)
+
+
+def unstable(kind: Any) -> Untouched:
+    return Untouched(unstable_numbers=frozenset({kind}))
+
+
+def hiding() -> Observed:
+    """A break at line 3, and one that hides what is behind it."""
     before = seen(3)
-    hiding = record(entry(4), effect="rest_eager")
-    facts = before.recording.model_copy(update={"breaks": (*before.recording.breaks, hiding)})
-    found = judged(Observed(facts, diagnose(facts, RULES, root=ROOT, version="0")), seen(6))
-    assert (found.verdict, found.new) == ("verified", ("model.py:6 (GB0059)",))
+    breaks = (*before.recording.breaks, record(entry(4), effect="rest_eager"))
+    facts = before.recording.model_copy(update={"breaks": breaks})
+    return Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
+
+
+DROPS, NUMBERS, BOTH = {"drops_output": True}, "numbers", "fewer_and_numbers"
+JUDGED: dict[str, tuple[Observed, Observed, dict[str, Any]]] = {
+    "the break is gone": (seen(3), seen(), {}),
+    "in the edited lines it is the same site": (seen(3), seen(4), {}),
+    "a site that only moved isn't new": (seen(3, 4), seen(5), {}),
+    "one that shows behind the edit was hidden": (seen(3, effect="rest_eager"), seen(6), {}),
+    "unless torch had traced that code already": (seen(3, coverage=80), seen(6), {}),
+    "it may have been hidden, but reads what the new lines compute": (
+        seen(3, effect="rest_eager"), seen(4), {"text": CLAMPED}
+    ),
+    "it was hidden by another break that is gone too": (hiding(), seen(6), {}),
+    "fewer graphs": (seen(3, 4, 6, graphs=(*TWO, graph(index=2))), seen(6, graphs=TWO), {}),
+    "less in graphs": (seen(3), seen(coverage=6), {}),
+    "more graphs": (seen(3, graphs=ONE), seen(graphs=TWO), {}),
+    "more graphs, of more": (seen(3, effect="rest_eager", coverage=40), seen(graphs=TWO), {}),
+    "other results": (seen(3), seen(compared=WRONG), {}),
+    "a program that fails": (seen(3), seen(ended=DIED), {}),
+    "a break that was to stay, without a gain": (seen(3), seen(4), {"contains": True}),
+    "a break that was to stay": (seen(3, graphs=TWO), seen(4, graphs=ONE), {"contains": True}),
+    "results that differ from run to run": (seen(3), seen(), {"reference": Untouched(unstable=frozenset({"outputs"}))}),
+    "no results": (seen(3), seen(), {"reference": Untouched(is_known=False)}),
+    "torch.compile changes results": (seen(3, compared=OTHER), seen(compared=OTHER), {"reference": DIFFERING}),
+    "torch.compile changes results, but with the fix": (seen(3, compared=OTHER), seen(), {"reference": DIFFERING}),
+    # Printing less is what a guard means to do.
+    **{f"less in {kind}, by a guard": (seen(3), less(kind), DROPS) for kind in ("stdout", "logs")},
+    **{f"less in {kind}": (seen(3), less(kind), {}) for kind in ("stdout", "logs")},
+    "what an earlier fix stops printing": (seen(3, compared=silent("stdout")), less("stdout"), DROPS),
+    **{
+        f"{change} printed, by a guard": (seen(3), less("stdout", change), DROPS)
+        for change in (NUMBERS, BOTH, "other")
+    },
+    **{
+        f"{change} in {kind}, of which numbers differ from run to run{', by a guard' * bool(guard)}": (
+            seen(3), less(kind, change), {"reference": unstable(kind), **guard}
+        )
+        for kind in ("stdout", "state")
+        for change, guard in ((NUMBERS, {}), (BOTH, {}), (BOTH, DROPS))
+    },
+    "times in modules that are the same in each run, by a guard": (seen(3), less("state", BOTH), DROPS),
+    # Standard error counts only if it differs from the compiled program's too.
+    "less than eager mode, as without the fix": (
+        seen(3), compared_with(eager=silent("stderr"), untouched=SAME), {}
+    ),
+    "less than without the fix": (seen(3), compared_with(eager=silent("stderr"), untouched=silent("stderr")), {}),
+    **{
+        f"other numbers than without the fix, {reference.unstable_numbers or 'stable'}": (
+            seen(3), compared_with(**dict.fromkeys(("eager", "untouched"), silent("stderr", NUMBERS))),
+            {"reference": reference},
+        )
+        for reference in (Untouched(), unstable("stderr"))
+    },
+    "what differed in an earlier run of the trial": (seen(3), compared_with(eager=SAME, earlier=OTHER), {}),
+}  # fmt: skip
+
+
+def test_a_trial_says_what_a_fix_did_to_a_break(snapshot: SnapshotAssertion) -> None:
+    found = {name: judged(before, after, **more) for name, (before, after, more) in JUDGED.items()}
+    assert [
+        f"{name}: {one.verdict}, {one.reason}; if faster {one.if_faster}; gone {sorted(one.gone)}, new {one.new}, "
+        f"instead {one.instead}"
+        for name, one in found.items()
+    ] == snapshot
 
 
 @for_each(
@@ -157,98 +179,6 @@ def other(n):
     return n
 """
     assert reads_from(source, line, origins) is is_read
-
-
-@for_each(
-    "reference, words",
-    [
-        (Untouched(unstable=frozenset({"outputs"})), "differ from run to run"),
-        (Untouched(is_known=False), "didn't return results in two runs"),
-    ],
-)
-def test_nothing_is_proven_without_a_reference(reference: Untouched, words: str) -> None:
-    found = judged(seen(3), seen(), reference)
-    assert found.verdict == "unproven"
-    assert words in (found.reason or "")
-
-
-def test_a_fix_proves_nothing_where_torch_compile_changes_results_by_itself() -> None:
-    other = Comparison(kinds=("outputs",), differences=(difference("outputs", largest=1.0),))
-    reference = Untouched(compiled_differs={"outputs": difference("outputs", largest=0.09)})
-    found = judged(seen(3, compared=other), seen(compared=other), reference)
-    assert (found.verdict, found.reason) == (
-        "unproven", "torch.compile changes outputs even without the fix (call 1, output differs by 0.09)",
-    )  # fmt: skip
-    assert judged(seen(3, compared=other), seen(), reference).verdict == "verified"
-
-
-def silent(kind: Any, change: Any = "fewer") -> Comparison:
-    return Comparison(kinds=(kind,), differences=(difference(kind, detail="0 of 1 lines", change=change),))
-
-
-def test_printing_less_is_what_a_guard_means_to_do() -> None:
-    found = judged(seen(3), seen(compared=silent("stdout")), drops_output=True)
-    assert (found.verdict, found.reason) == ("verified", "the compiled program prints 0 of 1 lines")
-    found = judged(seen(3), seen(compared=silent("logs")), drops_output=True)
-    assert (found.verdict, found.reason) == ("verified", "the compiled program logs 0 of 1 lines")
-    for kind in ("stdout", "logs"):
-        assert judged(seen(3), seen(compared=silent(kind))).verdict == "changes results"
-
-
-def test_what_an_earlier_fix_stops_printing_is_not_said_of_a_later_one() -> None:
-    before = seen(3, compared=silent("stdout"))
-    found = judged(before, seen(compared=silent("stdout")), drops_output=True)
-    assert (found.verdict, found.reason) == ("verified", None)
-
-
-@for_each("change", ["numbers", "fewer_and_numbers", "other"])
-def test_printing_something_else_is_no_guard(change: Any) -> None:
-    found = judged(seen(3), seen(compared=silent("stdout", change)), drops_output=True)
-    assert found.verdict == "changes results"
-
-
-def test_numbers_that_differ_from_run_to_run_in_what_is_printed_are_left_out() -> None:
-    reference = Untouched(unstable_numbers=frozenset({"stdout"}))
-    assert judged(seen(3), seen(compared=silent("stdout", "numbers")), reference).verdict == "verified"
-    less = seen(compared=silent("stdout", "fewer_and_numbers"))
-    assert judged(seen(3), less, reference).verdict == "changes results"
-    assert judged(seen(3), less, reference, drops_output=True).verdict == "verified"
-
-
-@for_each(
-    "change, untouched, unstable, verdict",
-    [
-        # Standard error counts only if it differs from the compiled program's too.
-        ("fewer", SAME, (), "verified"),
-        ("fewer", None, (), "changes results"),
-        ("numbers", None, (), "changes results"),
-        ("numbers", None, ("stderr",), "verified"),
-    ],
-)
-def test_standard_error_is_compared_with_the_compiled_program_s(
-    change: Any, untouched: Comparison | None, unstable: tuple[Any, ...], verdict: str
-) -> None:
-    other = silent("stderr", change)
-    replay = Replay(compared={"eager": other, "untouched": untouched or other})
-    after = Observed(seen().recording.model_copy(update={"replay": replay}), seen().diagnosis)
-    assert judged(seen(3), after, Untouched(unstable_numbers=frozenset(unstable))).verdict == verdict
-
-
-def test_times_in_modules_that_differ_from_run_to_run_may_be_left_out() -> None:
-    reference = Untouched(unstable_numbers=frozenset({"state"}))
-    assert judged(seen(3), seen(compared=silent("state", "numbers")), reference).verdict == "verified"
-    less = seen(compared=silent("state", "fewer_and_numbers"))
-    assert judged(seen(3), less, reference).verdict == "changes results"
-    found = judged(seen(3), less, reference, drops_output=True)
-    assert found.verdict == "verified"
-    assert found.reason is not None and "isn't kept" in found.reason
-    assert judged(seen(3), less, drops_output=True).verdict == "changes results"
-
-
-def test_what_differed_in_an_earlier_run_of_the_trial_counts() -> None:
-    other = Comparison(kinds=("outputs",), differences=(difference("outputs", largest=1.0),))
-    facts = seen().recording.model_copy(update={"replay": Replay(compared={"eager": SAME, "earlier": other})})
-    assert judged(seen(3), Observed(facts, seen().diagnosis)).verdict == "changes results"
 
 
 SKIP = CudaGraphSkip(kind="mutation", reason="skipping cudagraphs due to mutated inputs", compile_id="0/0")
