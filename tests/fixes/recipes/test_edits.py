@@ -20,7 +20,9 @@ from graphdoctor.facts.diagnosis import Location
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.fixes.recipe import Place, Recipe
-from graphdoctor.fixes.recipes import RECIPES, create_on_device, own_function
+from graphdoctor.fixes.recipes import RECIPES
+from graphdoctor.fixes.recipes.copies import create_on_device
+from graphdoctor.fixes.recipes.outlined import own_function
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import described
 

@@ -16,7 +16,10 @@ import torch
 
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.fixes.recipe import Recipe
-from graphdoctor.fixes.recipes import RECIPES, check_instead_of_raise, no_grad_for_inference_mode, numpy_to_torch
+from graphdoctor.fixes.recipes import RECIPES
+from graphdoctor.fixes.recipes.guarded_lines import check_instead_of_raise
+from graphdoctor.fixes.recipes.library_calls import numpy_to_torch
+from graphdoctor.fixes.recipes.removals import no_grad_for_inference_mode
 from tests.each import for_each
 from tests.fixes.recipes.places import cases, mended, place_in, place_of
 
