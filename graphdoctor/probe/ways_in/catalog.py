@@ -15,7 +15,6 @@ from .session import reported
 
 if TYPE_CHECKING:
     from ..catalog.library import Library
-    from ..steps.workload import Complain
 
 
 def main(request_path: Path) -> int:
@@ -23,7 +22,7 @@ def main(request_path: Path) -> int:
     return reported(request_path, _run)
 
 
-def _run(request: CatalogRequest, _folder: Path, events: EventFile, _complain: Complain) -> int:
+def _run(request: CatalogRequest, _folder: Path, events: EventFile) -> int:
     events.phase("importing torch")
     import torch  # noqa: F401
 

@@ -10,13 +10,11 @@ import faulthandler
 import json
 import os
 import resource
-import select
 import sys
 import traceback
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..events import EventFile
 from ..record.errors import (
@@ -32,9 +30,6 @@ from ..record.streams import flush, silence
 from ..wire import CRASH_FILE, EVENTS_FILE, EXIT_UNWRITABLE, READS_FILE, ProbeRequest
 from .process import hold
 
-if TYPE_CHECKING:
-    from ..steps.workload import Complain
-
 _EXIT_TARGET_FAILED = 3
 """The target failed; the events report how. Not 1 or 2, which a program's own ``sys.exit`` may use."""
 
@@ -44,7 +39,7 @@ def main(request_path: Path) -> int:
     return reported(request_path, _run)
 
 
-def reported(request_path: Path, run: Callable[[Any, Path, EventFile, Complain], int]) -> int:
+def reported(request_path: Path, run: Callable[[Any, Path, EventFile], int]) -> int:
     """Do what a request file asks for; whatever happens becomes an event."""
     request, folder = json.loads(request_path.read_text()), request_path.parent
     try:
@@ -54,24 +49,22 @@ def reported(request_path: Path, run: Callable[[Any, Path, EventFile, Complain],
     except OSError:
         return EXIT_UNWRITABLE
     hold(str(folder))
-    # The program may close or replace its own.
-    complain = partial(_complain, os.dup(1))
     events.write("process", pid=os.getpid())
     faulthandler.enable(file=crash)
     status = _EXIT_TARGET_FAILED
     try:
-        status = run(request, folder, events, complain)
+        status = run(request, folder, events)
     except KeyboardInterrupt:
         events.write("interrupted")
         status = 130
     except SystemExit as error:
         _report_exit(error, events)
     except BaseException as error:  # noqa: BLE001 - whatever the program raises is reported, never lost
-        _report_failure(error, events, complain)
+        _report_failure(error, events)
     return status if events.error is None else EXIT_UNWRITABLE
 
 
-def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: Complain) -> int:
+def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
     # What a script would see, without the probe's own arguments.
     sys.argv[:] = [request["file"] or request["module"] or ""]
     events.phase("importing torch")
@@ -95,7 +88,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: Compl
             Benched(request, events, *prepared(request, events)).run()
         is_complete = True
     else:
-        workload = Workload(request, events, complain, *prepared(request, events))
+        workload = Workload(request, events, _print_error, *prepared(request, events))
         if plan.get("export") is not None:
             from ..steps.exporting import export
 
@@ -113,15 +106,14 @@ def _peak_memory_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _report_failure(error: BaseException, events: EventFile, complain: Complain) -> None:
-    complain("")
+def _report_failure(error: BaseException, events: EventFile) -> None:
     if isinstance(error, RequestError):
         events.write("error", code=error.code, values=error.values)
     elif isinstance(error, TargetError):
         events.write("error", message=message_of(error), hint=error.hint)
     else:
         described = described_error(error)
-        complain(described["traceback"])
+        _print_error(described["traceback"])
         events.write("error", **described)
 
 
@@ -133,18 +125,6 @@ def _report_exit(error: SystemExit, events: EventFile) -> None:
     place = f"{report.stack[-1].filename}:{report.stack[-1].lineno}" if report.stack else None
     status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
     events.write("exited", status=status, place=place, traceback=formatted(report))
-
-
-def _complain(output: int, text: str) -> None:
-    """Print an error of the program's; without a reader of what it prints, end at once.
-
-    Whoever started us is gone then, and the error can be the broken pipe, which isn't the program's fault.
-    """
-    reader = select.poll()
-    reader.register(output, select.POLLERR)
-    if reader.poll(0):
-        os._exit(_EXIT_TARGET_FAILED)
-    _print_error(text)
 
 
 def _print_error(text: str) -> None:
