@@ -44,7 +44,6 @@ class Recorder:
         self._trace_folder = str(Path(recording, TRACE_FOLDER))
         self._event_path = event_path
         self._change = change
-        self._pid = os.getpid()
         self._events = EventFile(Path(event_path) if is_main else None)
         self._listener = TraceListener(
             self._on_compile, ProgramFiles(next(iter(sys.argv), None)), on_limit=self._on_limit
@@ -97,7 +96,7 @@ class Recorder:
         rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
         if not self._is_main and rank.isdecimal() and world_size.isdecimal() and int(world_size) > 1:
             self._is_rank = True
-            fields = b'"pid": %d, "rank": %d, "world_size": %d' % (self._pid, int(rank), int(world_size))
+            fields = b'"pid": %d, "rank": %d, "world_size": %d' % (os.getpid(), int(rank), int(world_size))
             append(self._event_path, b'{"event": "rank", %s}\n' % fields)
         torch_trace.add_trace_to(self._trace_folder)
         # The last of the trace logger's handlers, so that our records follow those they belong to.
@@ -166,13 +165,10 @@ class Recorder:
     # The end, here and in other processes.
 
     def _write_last_sources(self) -> None:
-        if self._pid == os.getpid():
-            with contextlib.suppress(Exception):  # an extra, not worth an error in the program's last moments
-                self._listener.write_sources()
+        with contextlib.suppress(Exception):  # an extra, not worth an error in the program's last moments
+            self._listener.write_sources()
 
     def _write_last(self) -> None:
-        if self._pid != os.getpid():
-            return
         self._write_last_sources()
         with contextlib.suppress(Exception):
             self._watcher.end()
@@ -181,11 +177,10 @@ class Recorder:
                 self._write_artifact("graphdoctor_steps", self._steps.seen())
         if self._is_rank and last_error() is None:
             with contextlib.suppress(OSError):
-                append(self._event_path, b'{"event": "process_ended", "pid": %d}\n' % self._pid)
+                append(self._event_path, b'{"event": "process_ended", "pid": %d}\n' % os.getpid())
 
     def _begin_in_fork(self) -> None:
         """Become the recorder of this process; what the parent hasn't written yet remains the parent's."""
-        self._pid = os.getpid()
         self._is_main = self._has_compiled = False
         self._events = EventFile(None)
         self._unwritten_calls = []
