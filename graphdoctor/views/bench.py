@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from graphdoctor.facts.bench import EAGER, BenchReport, Correctness, Stages, Sweep, Variant, VariantStatus
 from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.trials import ResultError
 from graphdoctor.facts.wording import about_count, counted, factor_text, kind_text, shortened
@@ -304,10 +305,8 @@ def _stages(stages: Stages, reason: str | None) -> Iterator[Row]:
 def _ended_sizes(report: BenchReport, shown: Sequence[Variant]) -> Iterator[Row]:
     """What became of the variants that failed, are wrong or were skipped with other sizes of a sweep."""
     for point in report.sweep.points if report.sweep is not None else ():
-        groups: dict[tuple[VariantStatus, str | None], list[str]] = {}
-        for one in point.variants if point.variants is not shown else ():
-            if one.status != "ok":
-                groups.setdefault((one.status, one.reason), []).append(one.name)
+        others = point.variants if point.variants is not shown else ()
+        groups = grouped(((one.status, one.reason), one.name) for one in others if one.status != "ok")
         for (status, reason), names in groups.items():
             which = "all" if len(names) == len(point.variants) > 1 else ", ".join(names)
             sizes = " and ".join(report.sweep.sources) if report.sweep is not None else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from graphdoctor.facts.comparison import DiagnosisComparison, SameFinding, Side
+from graphdoctor.facts.comparison import DiagnosisComparison, SameFinding
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import counted, duration, speed_text, times
 from graphdoctor.views.finding_cards import card_of, place_of
@@ -24,7 +24,7 @@ from graphdoctor.views.parts import (
     View,
     columns,
 )
-from graphdoctor.views.words import UNKNOWN, base_name, clusters, count_changes, title_parts
+from graphdoctor.views.words import UNKNOWN, base_name, clusters, count_changes, settings, title_parts
 
 _SINGLE = "Each time is a single measurement, which varies from run to run."
 
@@ -127,27 +127,13 @@ def _changes(pair: SameFinding) -> Iterator[Note]:
 
 
 def _runs(comparison: DiagnosisComparison) -> Table:
-    described: dict[str, Callable[[Side], object]] = {
-        "from": lambda side: side.name,
-        "target": lambda side: side.target.text or "trace log",
-        "class": lambda side: side.target.class_name,
-        "torch": lambda side: side.environment.torch,
-        "Python": lambda side: side.environment.python,
-        "platform": lambda side: side.environment.platform,
-        "device": lambda side: side.environment.device_name,
-        "torch.compile": lambda side: _options(side.target.compile_arguments),
-        "regional": lambda side: ", ".join(side.target.regions),
-        "calls": lambda side: _options(side.target.call_options),
-        "config": lambda side: _options(side.target.config),
-        "graphdoctor": lambda side: side.graphdoctor_version,
-    }
-    rows = []
-    for label, of in described.items():
-        values = [str(of(side) or "") for side in (comparison.before, comparison.after)]
-        if any(values):
-            rows.append((Cell(label), *(Cell(Span(value)) for value in values)))
-    return Table(columns("#what", "before", "after"), tuple(rows), label="What the two runs were made with")
-
-
-def _options(values: dict[str, object]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items() if value not in (None, False, {}))
+    sides = comparison.before, comparison.after
+    known = [
+        {"from": side.name or "", **settings(side.target, side.environment), "graphdoctor": side.graphdoctor_version}
+        for side in sides
+    ]
+    rows = tuple(
+        (Cell(label), *(Cell(Span(side.get(label, ""))) for side in known))
+        for label in dict.fromkeys(label for side in known for label in side)
+    )
+    return Table(columns("#what", "before", "after"), rows, label="What the two runs were made with")

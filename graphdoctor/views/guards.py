@@ -145,13 +145,9 @@ def _title(found: GuardSet, frame: Frame | None) -> Inline:
 
 def _compile(found: GuardSet, torch_count: int | None) -> Iterator[Block]:
     yield Rows(tuple(_facts(found, torch_count)))
-    rows = list(walk(parts_of(found)))
-    few = _chosen(rows)
-    is_cut = len(few) < len(rows)
-    if is_cut:
-        yield _part_table(few, found, "short")
-        yield Note(f"{counted(len(rows) - len(few), 'part')} inside these (-v shows all)", "dim", show="short")
-    yield _part_table(rows, found, "long" if is_cut else "always")
+    costs = ["#without it (warm)"] if found.bill else []
+    rows = tuple(_part_row(depth, part, found) for depth, part in walk(parts_of(found)))
+    yield Table(columns("#part", "#guards", *costs, "checks"), rows, "part", _MOST_PARTS)
     if found.unbilled_count and found.bill:
         yield Note(f"{counted(found.unbilled_count, 'part')} not timed separately", "dim")
     names = ("value", "must be", "from line")
@@ -192,12 +188,6 @@ def _of_call(found: GuardSet, share: float | None) -> str:
     return f" · {percent(share)} of the steady call{times}"
 
 
-def _part_table(rows: Sequence[tuple[int, Part]], found: GuardSet, show: Show) -> Table:
-    costs = ["#without it (warm)"] if found.bill else []
-    headings = columns("#part", "#guards", *costs, "checks")
-    return Table(headings, tuple(_part_row(depth, part, found) for depth, part in rows), "part", show=show)
-
-
 def _part_row(depth: int, part: Part, found: GuardSet) -> tuple[Cell, ...]:
     name = Span("· " * depth + (part.label if depth else part.path))
     count = f"{part.times} x {part.guard_count}" if part.times > 1 else str(part.guard_count)
@@ -207,14 +197,6 @@ def _part_row(depth: int, part: Part, found: GuardSet) -> tuple[Cell, ...]:
         costs.append(Cell("" if part.check_us is None else f"-{time_text(part.check_us)}{share}", value=part.check_us))
     alike = Span(f"  {part.times} alike", tone="dim") if part.times > 1 else ""
     return (Cell((name, alike)), Cell(count), *costs, Cell(Span(_own_text(part))))
-
-
-def _chosen(rows: list[tuple[int, Part]]) -> list[tuple[int, Part]]:
-    """As many whole levels as fit, and at least the outermost."""
-    levels = [
-        [row for row in rows if row[0] <= limit] for limit in range(max((depth for depth, _ in rows), default=0) + 1)
-    ]
-    return next((kept for kept in reversed(levels) if len(kept) <= _MOST_PARTS), levels[0])
 
 
 def _own_text(part: Part) -> str:

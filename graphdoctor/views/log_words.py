@@ -86,9 +86,8 @@ def _listed(label: str, text: str, each: Iterable[str], show: Show) -> Iterator[
 
 def caches_text(answers: Iterable[CacheAnswer]) -> str:
     """How often each cache on disk said what, with the commonest reason."""
-    asked = grouped((found.cache, found) for found in answers)
     parts = []
-    for cache, own in asked.items():
+    for cache, own in grouped((found.cache, found) for found in answers).items():
         counts = Counter(found.state for found in own)
         reasons = Counter(found.reason for found in own if found.reason is not None)
         said = repeated_text((state, counts[state]) for state in get_args(AnswerState) if counts[state])

@@ -235,9 +235,8 @@ def variation_parts(diagnosis: Diagnosis) -> Iterator[Block]:
             table = Table(headings, tuple(map(_row, group)), "property", _MOST_VARIED)
             reasons = Rows(tuple(row for variation in group for row in _reasons(variation)), show="long")
             yield Section(heading, (table, reasons, *_advice(group, verdict)), tone=tone)
-    by_reason = grouped(
-        (variation.reason or "", variation.expression) for variation in variations if variation.verdict == "not_varied"
-    )
+    untried = (variation for variation in variations if variation.verdict == "not_varied")
+    by_reason = grouped((variation.reason or "", variation.expression) for variation in untried)
     notes = (note for reason, names in by_reason.items() for note in _untried(reason, list(dict.fromkeys(names))))
     yield Section("Not varied", tuple(notes))
 

@@ -202,11 +202,8 @@ def _coverage(diagnosis: Diagnosis) -> str:
 
 def watched_texts(watch: CallWatch) -> list[str]:
     """What watching showed of each compiled function, if there are several; those of one line together."""
-    lines = grouped(
-        ((found.compiled, found.file, found.line, found.process), found)
-        for found in watch.functions
-        if found.not_covered != "nested"
-    )
+    own = (found for found in watch.functions if found.not_covered != "nested")
+    lines = grouped(((found.compiled, found.file, found.line, found.process), found) for found in own)
     texts = [_watched_text(CallWatch(functions=tuple(found), cost_s=0.0)) for found in lines.values()]
     return texts if len(texts) > 1 else []
 

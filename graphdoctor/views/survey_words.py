@@ -175,8 +175,7 @@ def _whole_text(rows: Iterable[SurveyRow]) -> str:
 
 def _by_target(report: SurveyReport) -> tuple[int, int, int]:
     """How many targets pass under every variant, how many under none, and how many were judged."""
-    outcomes = grouped((row.name, row.is_passed) for row in report.rows if row.is_judged)
-    found = list(outcomes.values())
+    found = list(grouped((row.name, row.is_passed) for row in report.rows if row.is_judged).values())
     return sum(sum(each) == len(report.variants) for each in found), sum(not any(each) for each in found), len(found)
 
 
@@ -418,7 +417,8 @@ def failures(rows: Iterable[SurveyRow]) -> list[Failure]:
 
     Errors are the same if they differ only in numbers and in words that hold the target's own name.
     """
-    groups = grouped(((row.status, row.stage, row.error_type, _pattern(row)), row) for row in rows if not row.is_passed)
+    failed = (row for row in rows if not row.is_passed)
+    groups = grouped(((row.status, row.stage, row.error_type, _pattern(row)), row) for row in failed)
     found = []
     for (status, stage, _, pattern), own in groups.items():
         texts = {failure_text(row) for row in own}

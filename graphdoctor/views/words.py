@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.wording import (
     UNCHANGED,
     counted,
@@ -128,7 +129,7 @@ def unknown_section(gaps: Sequence[CaptureGap]) -> Section:
     return Section("Unknown", (Rows(tuple(Row(gap.code, Note(gap.message, "dim")) for gap in gaps), "gap"),))
 
 
-def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterator[Row]:
+def settings(target: TargetInfo, environment: Environment | None) -> dict[str, str]:
     """What ran, how, and where."""
     given: dict[str, object] = {}
     if environment is not None:
@@ -136,9 +137,18 @@ def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterato
         given |= {"platform": environment.platform, "device": environment.device_name}
         given |= {"threads": environment.threads, "interpreter": environment.executable}
     given |= {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
-    settings = {**given, **target.compile_arguments, **target.call_options}
-    known = {name: str(value) for name, value in settings.items() if value not in (None, "", False, {})}
-    yield from (Row(name, Span(without_middle(value, _MOST_OF_A_SETTING))) for name, value in known.items())
+    given |= {"regional": ", ".join(target.regions)}
+    known = {**given, **target.compile_arguments, **target.call_options, **target.config}
+    return {
+        name: without_middle(str(value), _MOST_OF_A_SETTING)
+        for name, value in known.items()
+        if value not in (None, "", False, {})
+    }
+
+
+def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterator[Row]:
+    """What ran, how, and where, a row for each."""
+    yield from (Row(name, Span(value)) for name, value in settings(target, environment).items())
 
 
 def read_more(codes: Iterable[str]) -> Iterator[Note]:
@@ -237,10 +247,8 @@ def coverage_text(summary: Counts) -> str:
 
 def clusters(findings: Sequence[_Found]) -> Iterator[list[_Found]]:
     """Findings on one line with one cause, shown as one card: a break and the skipped frame it caused."""
-    order: dict[tuple[str, int, str | None], list[_Found]] = {}
-    for finding in findings:
-        cause = finding.torch_id if finding.reasons else finding.fingerprint
-        order.setdefault((finding.location.file, finding.location.line, cause), []).append(finding)
+    causes = ((one.location, one.torch_id if one.reasons else one.fingerprint, one) for one in findings)
+    order = grouped(((location.file, location.line, cause), finding) for location, cause, finding in causes)
     # The cause comes before its effect, whatever their severities.
     yield from (sorted(cluster, key=lambda finding: finding.code) for cluster in order.values())
 
@@ -271,10 +279,10 @@ def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
 def applied_snippets(treatment: Treatment) -> list[tuple[str, str]]:
     """The settings and changes of the call among the fixes that were applied, together by where they go."""
     places = {fix.snippet: fix.snippet_place for fix in treatment.tried if fix.is_applied and fix.snippet is not None}
-    found: dict[str, list[str]] = {}
-    for snippet in (*treatment.settings, *treatment.calls):
-        place = places.get(snippet)
-        found.setdefault("" if place is None else place_text(place), []).append(snippet)
+    found = grouped(
+        ("" if (place := places.get(snippet)) is None else place_text(place), snippet)
+        for snippet in (*treatment.settings, *treatment.calls)
+    )
     return [(place, "\n".join(snippets)) for place, snippets in found.items()]
 
 
@@ -353,10 +361,10 @@ def inputs_text(graph: Graph) -> str:
         for item in inputs
         if not item.is_parameter and not (item.kind == "symbol" and (item.source or "").startswith(sizes))
     ]
-    named: dict[str, list[str]] = {}
-    for item in arguments[:_MAX_INPUTS]:
-        name = expression(item.source, graph.resumes_at) if item.source else item.name
-        named.setdefault(_described(item), []).append(name)
+    named = grouped(
+        (_described(item), expression(item.source, graph.resumes_at) if item.source else item.name)
+        for item in arguments[:_MAX_INPUTS]
+    )
     parts = [f"{', '.join(found)} {described}".rstrip() for described, found in named.items()]
     parts += [f"{len(arguments) - _MAX_INPUTS} more"] if len(arguments) > _MAX_INPUTS else []
     if parameters:

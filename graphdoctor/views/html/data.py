@@ -45,11 +45,6 @@ def largest_first(graphs: Iterable[Graph]) -> list[Graph]:
     return sorted(graphs, key=lambda graph: -1 if graph.op_count is None else graph.op_count, reverse=True)
 
 
-def by_call(diagnosis: Diagnosis) -> dict[int | None, list[Compile]]:
-    """The compiles of each call, by its number."""
-    return grouped((one.call_index, one) for one in diagnosis.recording.compiles)
-
-
 def lanes_data(
     diagnosis: Diagnosis, picture: Picture, compiles: Mapping[int | None, Sequence[Compile]]
 ) -> dict[str, Any]:
@@ -78,9 +73,8 @@ def _fate(compiles: Sequence[Compile]) -> str | None:
 
 def phases_height(phases: Iterable[Phase]) -> tuple[int, int]:
     """The rows of compiles, which are as deep as their phases are nested."""
-    depths = grouped(
-        ((phase.process, phase.compile_id), phase.depth) for phase in phases if phase.duration_us is not None
-    )
+    ended = (phase for phase in phases if phase.duration_us is not None)
+    depths = grouped(((phase.process, phase.compile_id), phase.depth) for phase in ended)
     return height_of([max(own) - min(own) + 1 for own in depths.values()])
 
 

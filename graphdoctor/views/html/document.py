@@ -11,10 +11,9 @@ import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -35,19 +34,27 @@ def render_view_page(view: View, *, has_source: bool = True) -> str:
     drawings = list(_drawings(view.parts))
     shown = [part for part in blocks(view.parts) if not isinstance(part, Section) or _has_parts(part.parts)]
     first = next((number for number, part in enumerate(shown) if isinstance(part, Section)), len(shown))
-    context = {
-        "view": view,
-        "links": view.links,
-        "has_source": has_source,
-        "opening": tuple(shown[:first]),
-        "rest": [part for part in shown[first:] if part.show != "short"],
-    }
-    return write_document(
-        "view.html.j2",
-        context,
-        blobs={name: packed(blob) for part in drawings for name, blob in part.blobs.items()},
-        scripts=list(dict.fromkeys(script for part in drawings for script in part.scripts)),
-        styles=list(dict.fromkeys(style for part in drawings for style in part.styles)),
+    scripts = dict.fromkeys(script for part in drawings for script in part.scripts)
+    styles = dict.fromkeys(style for part in drawings for style in part.styles)
+    theme, texts = _asset("theme.js"), [_asset(name) for name in ("core.js", *scripts)]
+    sources = " ".join(_source_hash(text) for text in (theme, *texts))
+    # 'unsafe-inline' is for styles only: the length of a bar is an inline style.
+    policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    return (
+        environment()
+        .get_template("view.html.j2")
+        .render(
+            view=view,
+            links=view.links,
+            has_source=has_source,
+            opening=tuple(shown[:first]),
+            rest=[part for part in shown[first:] if part.show != "short"],
+            policy=policy,
+            style=Markup("".join(_asset(name) for name in ("report.css", *styles))),
+            theme_script=Markup(theme),
+            scripts=[Markup(script) for script in texts],
+            blobs={name: packed(blob) for part in drawings for name, blob in part.blobs.items()},
+        )
     )
 
 
@@ -62,33 +69,6 @@ def _drawings(body: Blocks) -> Iterator[Drawing]:
 def _has_parts(body: Blocks) -> bool:
     """Whether anything would be shown."""
     return any(True for _ in statements(body)) or any(True for _ in _drawings(body))
-
-
-def write_document(
-    template: str,
-    context: Mapping[str, Any],
-    *,
-    blobs: Mapping[str, str],
-    scripts: Sequence[str],
-    styles: Sequence[str] = (),
-) -> str:
-    """Fill a template that extends ``base.html.j2``."""
-    theme, texts = _asset("theme.js"), [_asset(name) for name in ("core.js", *scripts)]
-    sources = " ".join(_source_hash(text) for text in (theme, *texts))
-    # 'unsafe-inline' is for styles only: the length of a bar is an inline style.
-    policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
-    return (
-        environment()
-        .get_template(template)
-        .render(
-            context,
-            policy=policy,
-            style=Markup("".join(_asset(name) for name in ("report.css", *styles))),
-            theme_script=Markup(theme),
-            scripts=[Markup(script) for script in texts],
-            blobs=blobs,
-        )
-    )
 
 
 @cache

@@ -170,7 +170,10 @@ class Page:
 
     def _calls(self) -> Section:
         """Each call with what it compiled, and what fell back to eager mode."""
-        lanes, compiles = self._picture.lanes, data.by_call(self._diagnosis)
+        lanes, compiles = (
+            self._picture.lanes,
+            grouped((one.call_index, one) for one in self._diagnosis.recording.compiles),
+        )
         calls = [
             (call, [one for one in own if one.outcome == "compiled"], [one for one in own if one.outcome in _FELL_BACK])
             for call in self._diagnosis.recording.calls
