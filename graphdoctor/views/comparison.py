@@ -129,7 +129,12 @@ def _changes(pair: SameFinding) -> Iterator[Note]:
 def _runs(comparison: DiagnosisComparison) -> Table:
     sides = comparison.before, comparison.after
     known = [
-        {"from": side.name or "", **settings(side.target, side.environment), "graphdoctor": side.graphdoctor_version}
+        {
+            "from": side.name or "",
+            "class": side.target.class_name or "",
+            **settings(side.target, side.environment),
+            "graphdoctor": side.graphdoctor_version,
+        }
         for side in sides
     ]
     rows = tuple(
