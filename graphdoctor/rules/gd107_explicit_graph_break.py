@@ -52,14 +52,10 @@ class ExplicitGraphBreak(BreakRule, code="GD107", name="explicit-graph-break", s
     gb_type = r"Call to `torch\._dynamo\."
 
     def message(self, site: BreakSite) -> str:
-        name = site.called
+        call = f"`{site.called}()`" if site.called else "a call here"
         effect = "breaks the graph" if site.cause.torch_id == "GB0025" else "skips the function"
-        if not _is_in_line(site):
-            owner = _named(site.stack[-1])
-            return f"`{name}()` {effect} on purpose, in {owner}" if name else f"{owner} {effect} on purpose here"
-        if site.entry.origin != "user":
-            return f"{_named(site.entry)} {effect} on purpose" + (f", by `{name}()`" if name else "")
-        return f"{f'`{name}()`' if name else 'a call here'} {effect} on purpose"
+        caller = site.entry if _is_in_line(site) else site.stack[-1]
+        return f"{call} {effect} on purpose{'' if caller.origin == 'user' else f', in {_named(caller)}'}"
 
     def suggested(self, site: BreakSite) -> Fixes:
         if _is_in_line(site):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Cost, Finding, Fix, Location, Severity
-from graphdoctor.facts.recording import BreakReason, Recording
+from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.rules.diagnosis.rule import Rule, RuleMatch
@@ -65,6 +65,7 @@ def finding_of(rule: Rule, match: RuleMatch, recording: Recording, root: Path) -
     """What a rule matched in a recording as a finding."""
     cause = match.reasons[0] if match.reasons else None
     torch_id = cause.torch_id if cause else None
+    words = ": ".join(filter(None, (cause.gb_type, cause.explanation))) if cause else None
     subject = torch_id or (cause.gb_type if cause else match.subject)
     return Finding(
         code=rule.code,
@@ -73,7 +74,8 @@ def finding_of(rule: Rule, match: RuleMatch, recording: Recording, root: Path) -
         location=location_of(match.entry, root),
         related=tuple(location_of(entry, root, note=note) for entry, note in match.related),
         torch_id=torch_id,
-        torch_reason=match.torch_reason or (_reason_text(cause) if cause else None),
+        torch_reason=match.torch_reason
+        or (": ".join(filter(None, (cause.gb_type, cause.explanation))) if cause else None),
         hints=cause.hints if cause else (),
         compile_ids=tuple(dict.fromkeys(id_ for id_ in match.compile_ids if id_ is not None)),
         fixes=tuple(_placed(fix, recording, root) for fix in rule.sourced(match.fixes)),
@@ -135,7 +137,3 @@ def by_cost(finding: Finding) -> tuple[int, float, float]:
     """Sort key: severity, then measured time. A stable sort keeps the order of findings that cost the same."""
     cost = finding.cost or Cost()
     return (_SEVERITY_ORDER[finding.severity], -(cost.call_us or 0.0), -(cost.compile_s or 0.0))
-
-
-def _reason_text(cause: BreakReason) -> str:
-    return f"{cause.gb_type}: {cause.explanation}" if cause.explanation else cause.gb_type

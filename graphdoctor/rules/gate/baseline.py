@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -64,11 +64,6 @@ class Baseline(Fact):
         before = [version for version in versions if _order(version) <= _order(torch)]
         chosen = torch if torch in versions else max(before, key=_order) if before else min(versions, key=_order)
         return chosen, versions[chosen]
-
-    def all_entries(self) -> Iterator[Entries]:
-        """The entries of each target under each torch release."""
-        for versions in self.targets.values():
-            yield from versions.values()
 
 
 @dataclass(frozen=True)
@@ -248,7 +243,7 @@ def known_in(baseline: Baseline, findings: Iterable[Finding]) -> tuple[Finding, 
     """
     fingerprints: set[str] = set()
     left: Counter[_Line] = Counter()
-    for entries in baseline.all_entries():
+    for entries in (entries for versions in baseline.targets.values() for entries in versions.values()):
         fingerprints |= {entry.fingerprint for entry in entries}
         left |= Counter(_line_of(entry.code, entry.file, entry.function, entry.text) for entry in entries)
     known: list[Finding] = []

@@ -85,11 +85,6 @@ def tokenize(text: str, start: int = 0) -> Iterator[Token]:
             depth += 1
 
 
-def split_items(text: str) -> list[str]:
-    """The items of a comma-separated text, except for an empty last one."""
-    return _split_at(text, [token for token in tokenize(text) if token.text == "," and token.depth == 0], 0, len(text))
-
-
 def _split_at(text: str, commas: Sequence[Token], start: int, end: int) -> list[str]:
     bounds = [start, *(bound for comma in commas for bound in (comma.start, comma.end)), end]
     items = [text[begin:stop].strip() for begin, stop in zip(bounds[::2], bounds[1::2], strict=True)]
@@ -97,8 +92,11 @@ def _split_at(text: str, commas: Sequence[Token], start: int, end: int) -> list[
 
 
 def split_list(text: str) -> list[str] | None:
-    """The items of a text such as ``[4, None]``; None for another text."""
-    return split_items(text[1:-1]) if text.startswith("[") and text.endswith("]") else None
+    """The items of a text such as ``[4, None]``, except for an empty last one; None for another text."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return None
+    commas = [token for token in tokenize(text) if token.text == "," and token.depth == 1]
+    return _split_at(text, commas, 1, len(text) - 1)
 
 
 def read_call(text: str) -> Call | None:

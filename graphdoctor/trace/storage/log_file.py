@@ -38,11 +38,6 @@ class CutStreamError(Exception):
         self.reason = reason
 
 
-def compression_of(start: bytes) -> Compression | None:
-    """How a file is compressed."""
-    return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
-
-
 def stream_of(chunks: Iterator[bytes], close: Callable[[], object]) -> BinaryIO:
     """A stream that has its bytes chunk by chunk."""
     return io.BufferedReader(_Chunked(chunks, close), _BUFFER_BYTES)
@@ -153,7 +148,9 @@ class LogFile:
     def seen(self) -> LogFile:
         """The same log, its compression found out."""
         with suppress(CutStreamError), self._stored(0) as stream:
-            return replace(self, compression=compression_of(stream.read(MAGIC_BYTES)))
+            start = stream.read(MAGIC_BYTES)
+            known = (name for magic, name in _MAGIC.items() if start.startswith(magic))
+            return replace(self, compression=next(known, None))
         return self
 
     def of_lines(self, prefix: str) -> LogFile:

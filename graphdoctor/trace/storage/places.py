@@ -83,13 +83,10 @@ class Folder(ABC):
         """A folder in it; one without anything if there is none, or if it's a link."""
         return type(self)(self._below(name), self.path_below(name))
 
-    def folder_names(self) -> list[str]:
-        """The names of the folders in it, in order."""
-        return sorted(name for name, is_folder, _ in self._entries() if is_folder)
-
     def folders(self) -> list[Folder]:
         """The folders in it, by name, without hidden ones, which are of other programs."""
-        return [self.folder(name) for name in self.folder_names() if not name.startswith(".") and name != "__pycache__"]
+        names = sorted(name for name, is_folder, _ in self._entries() if is_folder)
+        return [self.folder(name) for name in names if not name.startswith(".") and name != "__pycache__"]
 
     def path_below(self, name: str) -> str:
         """The path of something in it below the folder that was asked for."""
