@@ -74,8 +74,7 @@ def finding_of(rule: Rule, match: RuleMatch, recording: Recording, root: Path) -
         location=location_of(match.entry, root),
         related=tuple(location_of(entry, root, note=note) for entry, note in match.related),
         torch_id=torch_id,
-        torch_reason=match.torch_reason
-        or (": ".join(filter(None, (cause.gb_type, cause.explanation))) if cause else None),
+        torch_reason=match.torch_reason or words,
         hints=cause.hints if cause else (),
         compile_ids=tuple(dict.fromkeys(id_ for id_ in match.compile_ids if id_ is not None)),
         fixes=tuple(_placed(fix, recording, root) for fix in rule.sourced(match.fixes)),
