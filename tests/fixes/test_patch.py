@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.patch import LineMap, merged, unified, unified_bytes
 from tests.each import for_each
@@ -45,76 +46,71 @@ lines = st.lists(
 ).flatmap(lambda found: st.sampled_from([b"", b"x", b"\xff"]).map(lambda last: b"".join(found) + last))
 
 
-def test_edits_of_different_lines_go_together() -> None:
-    content, taken = merged(BASE, [edited(FIRST), edited(THIRD)])
-    assert content == edited(FIRST, THIRD)
-    assert taken == (0, 1)
+def beside(*texts: str) -> list[bytes]:
+    """Edits that add lines above the sum."""
+    return [edited((b"        y = ", f"        {text}\n        y = ".encode())) for text in texts]
 
 
-def test_edits_of_lines_in_parallel_go_together_in_any_order() -> None:
-    assert merged(BASE, [edited(SECOND), edited(FIRST)]) == (edited(FIRST, SECOND), (0, 1))
+OTHER, NONE = edited((b"        print(1)\n", b"")), edited((b"        print(2)\n", b""))
+TWO_FUNCTIONS = b"a = 1\n\n\ndef f():\n    pass\n\n\ndef g():\n    pass\n"
+EARLY = TWO_FUNCTIONS.replace(b"def g", b"def h():\n    pass\n\n\ndef g")
+ENDS = b"a\r\nb\x0c\x1cB\rc\nd"
+MERGED: dict[str, tuple[bytes, list[bytes]]] = {
+    "different lines": (BASE, [edited(FIRST), edited(THIRD)]),
+    "lines in parallel, in any order": (BASE, [edited(SECOND), edited(FIRST)]),
+    "the same added import": (BASE, [edited(IMPORT, FIRST), edited(IMPORT, SECOND), edited(IMPORT, THIRD)]),
+    "two edits of one line": (BASE, [edited(FIRST), OTHER, edited(THIRD)]),
+    "two edits of one line, the other way": (BASE, [OTHER, edited(FIRST)]),
+    "an edit that is left out leaves none of its lines": (
+        BASE, [edited((b"y = x + 1", b"y = x + 2")), edited(IMPORT, (b"y = x + 1", b"y = x + 3"))]
+    ),
+    "different lines added at one place": (BASE, beside("a = 1", "b = 1")),
+    "a line added below a replaced one": (BASE, [*beside("a = 1"), edited(SECOND)]),
+    "a line added above a replaced one": (BASE, [*beside("a = 1"), edited((b"x + 1", b"x - 1"))]),
+    "what would no longer be Python": (
+        b"if a:\n    f()\n    g()\n", [b"if a:\n    g()\n", b"if a:\n    f()\n", b"if a:\n    f(\n    g()\n"]
+    ),
+    "texts that are no Python": (b"( a\n( b\n", [b"( c\n( b\n", b"( a\n( d\n"]),
+    "an edit that changes nothing": (BASE, [BASE, edited(FIRST)]),
+    "no edit": (BASE, []),
+    "an added block is one change wherever the diff puts it": (
+        TWO_FUNCTIONS,
+        [EARLY, EARLY.replace(b"a = 1", b"a = 2"), EARLY.replace(b"g():\n    pass", b"g():\n    return")],
+    ),
+    "newlines of all kinds": (ENDS, [ENDS.replace(b"a", b"A"), ENDS.replace(b"c", b"C"), ENDS.replace(b"d", b"D")]),
+    "what ends no line": (b"b\x0cB\n", [b"b\x0cC\n", b"c\x0cB\n"]),
+}  # fmt: skip
 
 
-def test_the_same_added_import_is_added_once() -> None:
-    versions = [edited(IMPORT, FIRST), edited(IMPORT, SECOND), edited(IMPORT, THIRD)]
-    assert merged(BASE, versions) == (edited(IMPORT, FIRST, SECOND, THIRD), (0, 1, 2))
+@pytest.mark.parametrize("name", MERGED)
+def test_edits_go_together_or_the_first_is_in(snapshot: SnapshotAssertion, name: str) -> None:
+    content, taken = merged(*MERGED[name])
+    assert [str(taken), *map(repr, content.split(b"\n"))] == snapshot
 
 
-def test_of_two_edits_of_one_line_the_first_is_in() -> None:
-    other = edited((b"        print(1)\n", b""))
-    assert merged(BASE, [edited(FIRST), other, edited(THIRD)]) == (edited(FIRST, THIRD), (0, 2))
-    assert merged(BASE, [other, edited(FIRST)]) == (other, (0,))
+FOLLOWED = {
+    "edits": (BASE, edited(IMPORT, SECOND)),
+    "a removed line": (BASE, NONE),
+    "lines above the first": (b"a\n", b"x\ny\na\n"),
+    "lines of an empty file": (b"", b"x\n"),
+    "several lines in the place of several": (b"a\nb\nc\nd\n", b"a\nx\ny\nz\nd\n"),
+}
 
 
-def test_an_edit_that_is_left_out_leaves_none_of_its_lines() -> None:
-    content, taken = merged(BASE, [edited((b"y = x + 1", b"y = x + 2")), edited(IMPORT, (b"y = x + 1", b"y = x + 3"))])
-    assert content == edited((b"y = x + 1", b"y = x + 2"))
-    assert taken == (0,)
+def test_lines_are_followed_back_through_an_edit(snapshot: SnapshotAssertion) -> None:
+    told = {}
+    for name, (before, after) in FOLLOWED.items():
+        lines = LineMap(before, after)
+        told[name] = [
+            f"{line}: was {lines.to_before(line)}, changed {lines.is_changed_after(line)}, {lines.range_start(line)}"
+            for line in range(1, after.count(b"\n") + 3)
+        ]
+    assert told == snapshot
 
 
-def test_different_lines_added_at_one_place_do_not_go_together() -> None:
-    added = [edited((b"        y = ", name + b"        y = ")) for name in (b"        a = 1\n", b"        b = 1\n")]
-    assert merged(BASE, added) == (added[0], (0,))
-
-
-@for_each("line", [SECOND, (b"        y = x + 1\n", b"        y = x - 1\n")])
-def test_a_line_added_beside_a_replaced_one_does_not_go_together_with_it(line: tuple[bytes, bytes]) -> None:
-    added = edited((b"        y = ", b"        a = 1\n        y = "))
-    assert merged(BASE, [added, edited(line)]) == (added, (0,))
-
-
-def test_what_would_no_longer_be_python_does_not_go_together() -> None:
-    base = b"if a:\n    f()\n    g()\n"
-    versions = [b"if a:\n    g()\n", b"if a:\n    f()\n", b"if a:\n    f(\n    g()\n"]
-    assert merged(base, versions) == (versions[0], (0,))
-
-
-def test_texts_that_are_no_python_go_together_by_their_lines() -> None:
-    assert merged(b"( a\n( b\n", [b"( c\n( b\n", b"( a\n( d\n"]) == (b"( c\n( d\n", (0, 1))
-
-
-def test_an_edit_that_changes_nothing_is_in() -> None:
-    assert merged(BASE, [BASE, edited(FIRST)]) == (edited(FIRST), (0, 1))
-    assert merged(BASE, []) == (BASE, ())
-
-
-def test_an_added_block_is_one_change_wherever_the_diff_puts_it() -> None:
-    base = b"a = 1\n\n\ndef f():\n    pass\n\n\ndef g():\n    pass\n"
-    helper = b"def h():\n    pass\n\n\n"
-    early = base.replace(b"def g", helper + b"def g")
-    versions = [early, early.replace(b"a = 1", b"a = 2"), early.replace(b"g():\n    pass", b"g():\n    return")]
-    content, taken = merged(base, versions)
-    assert content == versions[1].replace(b"g():\n    pass", b"g():\n    return")
-    assert taken == (0, 1, 2)
-
-
-def test_newlines_of_all_kinds_end_lines_and_other_breaks_do_not() -> None:
-    base = b"a\r\nb\x0c\x1cB\rc\nd"
-    assert merged(base, [b"A\r\nb\x0c\x1cB\rc\nd", b"a\r\nb\x0c\x1cB\rC\nd", b"a\r\nb\x0c\x1cB\rc\nD"]) == (
-        b"A\r\nb\x0c\x1cB\rC\nD",
-        (0, 1, 2),
-    )
-    assert merged(b"b\x0cB\n", [b"b\x0cC\n", b"c\x0cB\n"])[1] == (0,)
+def test_a_diff_names_the_file_and_shows_three_lines_around(snapshot: SnapshotAssertion) -> None:
+    base = BASE + BASE.replace(b"1", b"3").replace(b"2", b"4")
+    assert unified(base, base.replace(*IMPORT, 1).replace(b"print(4)", b"pass"), "pkg/model.py") == snapshot
 
 
 @pytest.mark.slow
@@ -138,32 +134,6 @@ def test_any_one_edit_is_taken_as_it_is_and_twice_is_once(base: bytes, version: 
         assert merged(base, [other, version]) == (content, (0, 1))
 
 
-def test_lines_behind_an_edit_are_followed_back() -> None:
-    lines = LineMap(BASE, edited(IMPORT, SECOND))
-    assert [lines.to_before(line) for line in range(1, 14)] == [1, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11]
-    assert [line for line in range(1, 14) if lines.is_changed_after(line)] == [2, 7, 8]
-    assert [line for line in range(1, 14) if lines.range_start(line) is not None] == [6]
-
-
-def test_a_removed_line_is_changed_before_and_nowhere_after() -> None:
-    lines = LineMap(BASE, edited((b"        print(2)\n", b"")))
-    assert [lines.to_before(line) for line in range(4, 9)] == [4, 5, 7, 8, 9]
-    assert not any(lines.is_changed_after(line) for line in range(1, 10))
-    assert [line for line in range(1, 10) if lines.range_start(line) is not None] == [6]
-
-
-def test_a_line_added_above_the_first_is_followed_to_the_first() -> None:
-    lines = LineMap(b"a\n", b"x\ny\na\n")
-    assert [lines.to_before(line) for line in (1, 2, 3)] == [1, 1, 1]
-    assert [lines.is_changed_after(line) for line in (1, 2, 3)] == [True, True, False]
-    assert LineMap(b"", b"x\n").to_before(1) == 1
-
-
-def test_several_lines_that_took_the_place_of_several_are_followed_to_the_first() -> None:
-    lines = LineMap(b"a\nb\nc\nd\n", b"a\nx\ny\nz\nd\n")
-    assert [lines.to_before(line) for line in range(1, 6)] == [1, 2, 2, 2, 4]
-
-
 @given(lines, lines)
 @settings(max_examples=100)
 def test_an_unchanged_line_is_followed_to_the_same_text(before: bytes, after: bytes) -> None:
@@ -174,29 +144,6 @@ def test_an_unchanged_line_is_followed_to_the_same_text(before: bytes, after: by
     followed = [found.to_before(line) for line in kept]
     assert followed == [line for line in range(1, len(old) + 1) if found.range_start(line) is None]
     assert all(1 <= found.to_before(line) <= max(len(old), 1) for line in range(1, len(new) + 1))
-
-
-def test_a_diff_names_the_file_and_shows_three_lines_around() -> None:
-    base = BASE + BASE.replace(b"1", b"3").replace(b"2", b"4")
-    assert unified(base, base.replace(*IMPORT, 1).replace(b"print(4)", b"pass"), "pkg/model.py") == (
-        "--- a/pkg/model.py\n"
-        "+++ b/pkg/model.py\n"
-        "@@ -1,4 +1,5 @@\n"
-        " from torch import nn\n"
-        "+import torch\n"
-        " \n"
-        " class Net(nn.Module):\n"
-        "     def forward(self, x):\n"
-        "@@ -12,7 +13,7 @@\n"
-        " class Net(nn.Module):\n"
-        "     def forward(self, x):\n"
-        "         print(3)\n"
-        "-        print(4)\n"
-        "+        pass\n"
-        "         y = x + 3\n"
-        "         print(y)\n"
-        "         return y\n"
-    )
 
 
 def test_changes_near_to_each_other_share_a_piece_of_the_diff() -> None:

@@ -36,32 +36,20 @@ def test_a_check_reads_as_it_should(snapshot: SnapshotAssertion, made: Callable[
     assert render_view_markdown(view) == snapshot(name="markdown")
 
 
-def test_an_upgrade_does_not_say_what_would_lose_findings():
-    text = shown(target(with_prints((6, "b")), known=with_prints((5, "a")), torch="2.12.0"), baseline="b.json")
-    assert "adds this version to the baseline" in " ".join(text.split())
-    assert "removes the fixed findings" not in text
-
-
-def test_a_target_that_the_baseline_lacks_is_said():
-    text = shown(target(with_prints((6, "b"))), baseline="b.json")
-    assert "has no entry for this target" in text
-    assert "accepts the current findings" not in text
-
-
-def test_a_crash_says_what_to_do():
-    error, hint = "There is no file x.py.", "Did you mean y.py?"
-    end = crashed(name="m", target="x.py", error=error, hint=hint, diagnosis=None, policy=Policy())
-    assert error in shown(end)
-    assert hint in shown(end)
-
-
-def test_a_coverage_that_is_not_known_is_not_said_to_be_0():
-    assert "0%" not in shown(target(with_prints(coverage=None), limits={"min-coverage": 0.5})).replace("50%", "")
-
-
-def test_findings_below_the_limit_are_shown_when_asked_for():
+def low():
     (finding,) = with_prints((5, "a")).findings
-    low = with_prints((5, "a")).model_copy(update={"findings": (finding.model_copy(update={"severity": "info"}),)})
-    assert "1 below warning" in " ".join(shown(target(low)).split())
-    assert "model.py:5" not in shown(target(low))
-    assert "model.py:5" in shown(target(low), is_verbose=True)
+    return with_prints((5, "a")).model_copy(update={"findings": (finding.model_copy(update={"severity": "info"}),)})
+
+
+def test_what_there_is_to_do_is_said(snapshot: SnapshotAssertion):
+    upgraded = target(with_prints((6, "b")), known=with_prints((5, "a")), torch="2.12.0")
+    assert shown(upgraded, baseline="b.json") == snapshot(name="an upgrade")
+    assert shown(target(with_prints((6, "b"))), baseline="b.json") == snapshot(name="a target that the baseline lacks")
+    failed = {"error": "There is no file x.py.", "hint": "Did you mean y.py?"}
+    assert shown(crashed(name="m", target="x.py", diagnosis=None, policy=Policy(), **failed)) == snapshot(
+        name="a crash"
+    )
+    unknown = target(with_prints(coverage=None), limits={"min-coverage": 0.5})
+    assert shown(unknown) == snapshot(name="an unknown coverage")
+    for is_verbose in (False, True):
+        assert shown(target(low()), is_verbose=is_verbose) == snapshot(name=f"below the limit, {is_verbose}")
