@@ -13,8 +13,6 @@ import sys
 from graphdoctor.commands.streams import drop_results, flush_results, stand_in_for_closed_streams, system_error_text
 from graphdoctor.errors import GraphDoctorError
 
-__all__ = ["main", "main_lint"]
-
 _GARBAGE = (100_000, 20, 20)
 """How seldom Python looks for cycles. Facts have none, and a large log is millions of them: looking as often as by
 default takes a third of the time that a page does."""
@@ -33,11 +31,11 @@ def main() -> None:
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - trouble of our own too: one line and the path of a log
-        sys.exit(_reported(error))
+        sys.exit(reported(error))
 
 
-def _reported(error: BaseException) -> int:
-    """Say what ended the command, and return its exit status."""
+def reported(error: BaseException) -> int:
+    """Say on standard error what ended something, and return the exit status for it."""
     from graphdoctor.commands.terminal import complain, report_trouble, say
 
     match error:

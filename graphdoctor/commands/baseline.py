@@ -25,7 +25,7 @@ def _troubles(
     for found in ran:
         name = found.target.name
         if found.diagnosis is None:
-            yield f"{name}: {found.error or 'It could not be run.'}", found.hint
+            yield f"{name}: {found.error}", found.hint
         elif (error := trouble_of(found.diagnosis)) is not None:
             yield f"{name}: {error}", found.diagnosis.recording.exit.hint
         elif not is_empty_allowed and (empty := empty_text(found.diagnosis, known_run(before, name, found.diagnosis))):

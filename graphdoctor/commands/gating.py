@@ -49,12 +49,13 @@ class Ran:
 
     Args:
         diagnosis: With all findings; None when there is not even a partial recording.
+        error: Why there is none.
     """
 
     target: GateTarget
     diagnosis: Diagnosis | None = None
     comments: Comments = field(default_factory=dict)
-    error: str | None = None
+    error: str = ""
     hint: str | None = None
 
 
@@ -287,8 +288,7 @@ def _judged(ran: Ran, policy: Policy) -> TargetCheck:
     name, target = ran.target.name, ran.target.target
     if ran.diagnosis is not None:
         return check_target(ran.diagnosis, name=name, target=target, comments=ran.comments, policy=policy)
-    error = ran.error or "It could not be run."
-    return crashed(name=name, target=target, error=error, hint=ran.hint, diagnosis=None, policy=policy)
+    return crashed(name=name, target=target, error=ran.error, hint=ran.hint, diagnosis=None, policy=policy)
 
 
 def _unused(ran: Sequence[Ran], checks: Sequence[TargetCheck], project: Project) -> tuple[UnusedIgnore, ...]:

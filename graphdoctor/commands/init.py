@@ -80,7 +80,7 @@ def with_budgets(starter: Starter, ran: Sequence[Ran]) -> Starter:
 def _budgets(ran: Ran) -> Iterator[str]:
     trouble = ran.error if ran.diagnosis is None else trouble_of(ran.diagnosis) or empty_text(ran.diagnosis, None)
     if ran.diagnosis is None or trouble:
-        yield f"# Not measured: {_comment(trouble or 'it could not be run.')}\n"
+        yield f"# Not measured: {_comment(trouble or '')}\n"
         return
     summary = ran.diagnosis.summary
     torch = _comment(ran.diagnosis.recording.environment.torch or "")

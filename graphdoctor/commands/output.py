@@ -170,23 +170,17 @@ def parse_outputs(texts: Sequence[str], *, is_quiet: bool = False) -> tuple[Outp
             raise GraphDoctorError(f"--output {text} names no file.", hint=f"Write --output {name}=FILE.")
         path = None if file == "-" else Path(file)
         outputs.append(Output(format, path, RenderOptions(Path.cwd()), is_quiet=is_quiet))
-    check_distinct(outputs)
     return tuple(outputs)
 
 
-def check_distinct(outputs: Sequence[Output[C]]) -> None:
-    """Check that no two results go to the same place."""
+def check_outputs(outputs: Sequence[Output[C]], *, force: bool) -> None:
+    """Check before anything runs that all files can be written, and that no two results go to the same place."""
     taken: set[Path | None] = set()
     for output in outputs:
         place = None if output.path is None else output.path.resolve()
         if place in taken:
             raise GraphDoctorError(f"{output.path or 'Standard output'} is named twice.", hint="Name a file for each.")
         taken.add(place)
-
-
-def check_outputs(outputs: Sequence[Output[C]], *, force: bool) -> None:
-    """Check before anything runs whether all files can be written."""
-    for output in outputs:
         if output.path is not None:
             check_writable(output.path, force=force)
 

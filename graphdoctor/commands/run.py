@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from graphdoctor.commands import reported
 from graphdoctor.commands.options import (
     COLOR,
     VERBOSE,
@@ -22,8 +23,7 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.commands.output import Output, choose_output
 from graphdoctor.commands.running import import_report_meanwhile, project_settings, tell_place
-from graphdoctor.commands.streams import system_error_text
-from graphdoctor.commands.terminal import complain, console_of, report_trouble, say
+from graphdoctor.commands.terminal import complain, console_of, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import executor_for
 from graphdoctor.facts.job import Job
@@ -130,16 +130,10 @@ def _report(
             )
         else:
             _show(diagnose_recording(recording, selection, output.needs), DIAGNOSIS, output)
-    except GraphDoctorError as error:
-        complain(error.message, error.hint)
     except BrokenPipeError:
         pass  # whoever read our standard error has gone
     except Exception as error:  # noqa: BLE001 - see the docstring
-        refused = system_error_text(error) if isinstance(error, OSError) else None
-        if refused is None:
-            report_trouble(error)
-        else:
-            complain(refused)
+        reported(error)
 
 
 def _show(found: C, document: Document[C], output: Output[C]) -> None:

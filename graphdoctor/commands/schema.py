@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-Document = Literal[
-    "diagnosis",
-    "job",
-    "comparison",
-    "check",
-    "lint",
-    "bench",
-    "cure",
-    "profile",
-    "export",
-    "survey",
-    "survey-comparison",
-]
+
+def _names() -> list[str]:
+    from graphdoctor.views.json import DOCUMENTS
+
+    return list(DOCUMENTS)
 
 
 def schema(
     document: Annotated[
-        Document,
+        str,
         typer.Argument(
-            # Too many to be listed in one line.
-            show_choices=False,
+            autocompletion=_names,
             help="diagnosis, which explain and others write; job, which report writes of several ranks; comparison and "
             "survey-comparison, which diff writes; or check, lint, bench, cure, profile, export or survey, which the "
             "command of that name writes.",

@@ -89,7 +89,7 @@ class TableOptions:
 
     def outputs(self, given: Given) -> tuple[Output[SurveyReport], ...]:
         """Standard output, then files; checked before anything runs."""
-        from graphdoctor.commands.output import Output, check_distinct, check_outputs, check_shown
+        from graphdoctor.commands.output import Output, check_outputs, check_shown
         from graphdoctor.studies.survey.parquet import check_installed
 
         if not self.output:
@@ -104,7 +104,6 @@ class TableOptions:
             for format, path in zip(formats, (None, *(self.output or ())), strict=True)
         ]
         check_outputs(found, force=self.force)
-        check_distinct(found)
         return tuple(found)
 
 

@@ -18,6 +18,7 @@ from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.facts.survey_comparison import SurveyComparison
+from graphdoctor.facts.values import unknown
 from graphdoctor.views.printable import escaped
 
 KINDS: dict[type[Fact], str] = {
@@ -35,6 +36,9 @@ KINDS: dict[type[Fact], str] = {
 }
 """What is written as JSON, and its name."""
 
+DOCUMENTS = {name.split()[0]: document for document, name in KINDS.items()}
+"""The same by the first word of its name."""
+
 
 def json_text(value: object, *, is_indented: bool = True) -> str:
     """A value as JSON, with a newline at the end; control characters are escaped, so it is safe on a terminal too."""
@@ -44,8 +48,9 @@ def json_text(value: object, *, is_indented: bool = True) -> str:
 
 def schema_text(kind: str) -> str:
     """JSON Schema of a document, as text."""
-    document = next(document for document, name in KINDS.items() if name.split()[0] == kind)
-    return orjson.dumps(json_schema(document), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    if kind not in DOCUMENTS:
+        raise unknown("", "document", kind, DOCUMENTS)
+    return orjson.dumps(json_schema(DOCUMENTS[kind]), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
 def json_schema(document: type[Fact] = Diagnosis) -> dict[str, Any]:

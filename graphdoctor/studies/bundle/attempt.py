@@ -9,7 +9,7 @@ from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.wording import counted
+from graphdoctor.facts.wording import counted, listed
 from graphdoctor.rules.diagnosis.rule import BreakSite
 from graphdoctor.rules.diagnosis.sites import view_of
 from graphdoctor.studies.bundle.reproduce import MODULES, SCRIPT, Script
@@ -101,8 +101,7 @@ def _key(site: BreakSite) -> Hashable:
 
 
 def _named(sites: Sequence[BreakSite]) -> str:
-    shown = [f"{Path(site.entry.file).name}:{site.entry.line}" for site in sites[:3]]
-    return ", ".join([*shown, *([f"{len(sites) - 3} more"] if len(sites) > 3 else [])])
+    return listed([f"{Path(site.entry.file).name}:{site.entry.line}" for site in sites])
 
 
 def _recompiles(before: Recording, after: Recording) -> tuple[str, bool]:
