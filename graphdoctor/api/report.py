@@ -8,13 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor import __version__
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.result import Result
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.trace.reader import read_recording
+from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.views.file import write_file
 from graphdoctor.views.formats import DIAGNOSIS, Format, RenderOptions
 from graphdoctor.views.printable import printable
@@ -44,7 +40,7 @@ class Report:
     def __init__(self, folder: RecordingFolder, *, has_guards: bool = False) -> None:
         self._folder = folder
         self._root = Path.cwd()
-        self._diagnosis = self._diagnose(self._read(guards=has_guards))
+        self._diagnosis = self._read(Needs(guards=has_guards)).diagnosis
 
     @property
     def diagnosis(self) -> Diagnosis:
@@ -113,15 +109,11 @@ class Report:
 
     @cached_property
     def _with_picture(self) -> Result:
-        recording = self._read(guards=True, picture=True)
-        return Result(self._diagnose(recording), recording.picture)
+        return self._read(Needs(guards=True, picture=True))
 
     def _rendered(self, format: Format[Result]) -> str | bytes:
         result = self._with_picture if format.needs_picture else Result(self._diagnosis)
         return format.render(result, RenderOptions(root=self._root))
 
-    def _read(self, *, guards: bool, picture: bool = False) -> Recording:
-        return read_recording(self._folder.path, guards=guards, picture=picture)
-
-    def _diagnose(self, recording: Recording) -> Diagnosis:
-        return diagnose(recording, RULES, root=self._root, version=__version__)
+    def _read(self, needs: Needs) -> Result:
+        return diagnose_recording(self._folder.path, needs=needs, root=self._root)
