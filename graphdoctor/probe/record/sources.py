@@ -19,14 +19,11 @@ _MAX_STATEMENT_LINES = 12
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (ast.Module, *_FUNCTIONS)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_TRIES = (ast.Try, ast.TryStar)
-_WITHS = (ast.With, ast.AsyncWith)
 _KINDS: dict[type[ast.AST], EnclosingKind] = {
     **dict.fromkeys((ast.For, ast.AsyncFor), "for"),
     ast.While: "while",
-    **dict.fromkeys(_TRIES, "try"),
-    **dict.fromkeys(_WITHS, "with"),
+    **dict.fromkeys((ast.Try, ast.TryStar), "try"),
+    **dict.fromkeys((ast.With, ast.AsyncWith), "with"),
     ast.If: "if",
     **dict.fromkeys(_COMPREHENSIONS, "comprehension"),
 }
@@ -266,20 +263,20 @@ class _Flow:
                 for case in one.cases:
                     self._run(case.body, bound | _all_targets([case.pattern]))
                 return bound - _removed(one)
+            case ast.For() | ast.AsyncFor() | ast.While():
+                # The body may not run at all, and may remove names.
+                left = bound - _removed(one)
+                self._run(one.body, left if isinstance(one, ast.While) else left | _all_targets([one.target]))
+                self._run(one.orelse, left)
+                return left
+            case ast.Try() | ast.TryStar():
+                return self._after_try(one, bound, bound - _removed(one))
             case ast.AnnAssign(value=None):
                 return bound
-            case ast.Assign():
-                return bound | _all_targets(one.targets)
-            case ast.AnnAssign() | ast.AugAssign():
-                return bound | _all_targets([one.target])
-        if isinstance(one, _LOOPS):
-            # The body may not run at all, and may remove names.
-            left = bound - _removed(one)
-            self._run(one.body, left if isinstance(one, ast.While) else left | _all_targets([one.target]))
-            self._run(one.orelse, left)
-            return left
-        if isinstance(one, _TRIES):
-            return self._after_try(one, bound, bound - _removed(one))
+            case ast.Assign(targets=targets):
+                return bound | _all_targets(targets)
+            case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+                return bound | _all_targets([target])
         return bound | _targets(one)
 
     def _after_try(self, one: ast.Try | ast.TryStar, bound: set[str], left: set[str]) -> _Bound:
