@@ -1,11 +1,12 @@
 """Compiles a target again and again in one process, with recording and without in turn: ``compile_twice.py TARGET N``.
 
 Two processes differ by more than recording costs; here both sides share everything but the handlers on torch's trace
-logger and the instrumented backend. Run with TORCH_TRACE set. Prints one JSON object.
+logger and the record of graphs. Run with TORCH_TRACE set. Prints one JSON object.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from graphdoctor.probe.record.backend import GraphRuns, InstrumentedBackend
+from graphdoctor.probe.record.backend import GraphRecorder
 from graphdoctor.probe.record.files import ProgramFiles
 from graphdoctor.probe.record.listener import TraceListener
 from graphdoctor.probe.torch_private import torch_api
@@ -43,15 +44,14 @@ def main(path: str, rounds: int) -> None:
 def _compile(target: Any, listener: TraceListener | None) -> dict[str, float]:  # noqa: ANN401
     torch._dynamo.reset()
     torch._dynamo.utils.clear_compilation_metrics()
-    backend: Any = "eager"
-    if listener is not None:
-        inner = torch_api.backend_function("eager", mode=None, options=None, dynamic=None)
-        backend = InstrumentedBackend("eager", inner, GraphRuns(), listener.want_file)
-    compiled = torch.compile(target.model, backend=backend)
+    compiled = torch.compile(target.model, backend="eager")
     inputs = target.example_inputs()
-    started = time.thread_time()
-    compiled(*inputs)
-    cpu_s = time.thread_time() - started
+    with contextlib.ExitStack() as recording:
+        if listener is not None:
+            recording.callback(GraphRecorder(listener.want_file).install())
+        started = time.thread_time()
+        compiled(*inputs)
+        cpu_s = time.thread_time() - started
     metrics = torch._dynamo.utils.get_compilation_metrics()
     return {"cpu_s": cpu_s, "compile_s": sum((entry.duration_us or 0) / 1e6 for entry in metrics)}
 

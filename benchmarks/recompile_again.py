@@ -6,6 +6,7 @@ whole recorder, against one compiled without any of it. Run with TORCH_TRACE set
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch._dynamo import convert_frame
 
-from graphdoctor.probe.record.backend import InstrumentedBackend
+from graphdoctor.probe.record.backend import GraphRecorder
 from graphdoctor.probe.record.files import ProgramFiles
 from graphdoctor.probe.record.guards import RecompileRecorder
 from graphdoctor.probe.record.listener import TraceListener
@@ -76,14 +77,13 @@ def _steady(model: Any, arguments: tuple[Any, ...], *sides: dict[str, Any]) -> d
     def recorded(*args: Any) -> Any:  # noqa: ANN401
         return model(*args)
 
-    inner = torch_api.backend_function("eager", mode=None, options=None, dynamic=None)
-    compiled = [
-        torch.compile(plain, backend="eager"),
-        torch.compile(recorded, backend=InstrumentedBackend("eager", inner, None, lambda _file: None)),
-    ]
+    compiled = [torch.compile(function, backend="eager") for function in (plain, recorded)]
     for function, hooks in zip(compiled, sides, strict=True):
         _use(hooks)
-        function(*arguments)
+        with contextlib.ExitStack() as recording:
+            if function is compiled[-1]:
+                recording.callback(GraphRecorder(lambda _file: None).install())
+            function(*arguments)
     times: dict[str, list[float]] = {"without": [], "with": []}
     for _ in range(40):
         for side, function in zip(times, compiled, strict=True):

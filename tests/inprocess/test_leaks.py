@@ -21,7 +21,7 @@ from tests.inprocess import state  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-PROBE_OBJECTS = ("TraceListener", "TraceFile", "RecompileRecorder", "Workload", "GraphRuns", "_Seen", "CompileWatch")
+PROBE_OBJECTS = ("TraceListener", "TraceFile", "RecompileRecorder", "Workload", "GraphGlobals", "_Seen", "CompileWatch")
 
 
 class Net(torch.nn.Module):

@@ -14,7 +14,6 @@ from graphdoctor.probe.measure import coverage
 from graphdoctor.probe.measure.compile_watch import TimedCompile
 from graphdoctor.probe.measure.coverage import (
     CALL_RANGE,
-    RANGE_PREFIX,
     CutCall,
     Segment,
     cut_profile,
@@ -26,6 +25,7 @@ from graphdoctor.probe.torch_private.torch_api import (
     COMPILED_FORWARD,
     REGION_PREFIX,
 )
+from graphdoctor.probe.torch_private.torch_hooks import GRAPH_RANGE, WatchedRun
 
 
 @dataclass
@@ -62,7 +62,7 @@ def inside(outer: Event, name: str, start: float, end: float) -> Event:
 
 LINEAR, LOOKUP = Event("aten::linear", 110, 120), Event(CACHE_LOOKUP, 110, 118)
 REGION = Event(f"{REGION_PREFIX}0/1", 110, 150)
-GRAPH = inside(REGION, f"{RANGE_PREFIX}3", 115, 145)
+GRAPH = inside(REGION, f"{GRAPH_RANGE}3", 115, 145)
 
 CUT: dict[str, tuple[list[Event], list[list[Any]]]] = {
     "times count from the start": ([Event("aten::add", 110, 115.5)], [["eager", 10, 15.5, {"aten::add": 1}, 1]]),
@@ -79,9 +79,9 @@ CUT: dict[str, tuple[list[Event], list[list[Any]]]] = {
         [REGION, GRAPH, inside(GRAPH, "aten::mul", 120, 130)],
         [["graph", 15, 45, "0/1", 3]],
     ),
-    "a graph outside any region": ([Event(f"{RANGE_PREFIX}0", 115, 145)], [["graph", 15, 45, None, 0]]),
+    "a graph outside any region": ([Event(f"{GRAPH_RANGE}0", 115, 145)], [["graph", 15, 45, None, 0]]),
     "eager operations around a graph": (
-        [Event("aten::add", 101, 102), Event(f"{RANGE_PREFIX}0", 110, 120), Event("aten::add", 121, 122)],
+        [Event("aten::add", 101, 102), Event(f"{GRAPH_RANGE}0", 110, 120), Event("aten::add", 121, 122)],
         [["eager", 1, 2, {"aten::add": 1}, 1], ["graph", 10, 20, None, 0], ["eager", 21, 22, {"aten::add": 1}, 1]],
     ),
     "a check belongs to the region that follows": (
@@ -107,7 +107,7 @@ CUT: dict[str, tuple[list[Event], list[list[Any]]]] = {
         [["eager", 0, 100, {"aten::sub": 1}, 1]],
     ),
     "any order, cut where the first ends": (
-        [Event(f"{RANGE_PREFIX}1", 120, 150), Event(f"{RANGE_PREFIX}0", 110, 130)],
+        [Event(f"{GRAPH_RANGE}1", 120, 150), Event(f"{GRAPH_RANGE}0", 110, 130)],
         [["graph", 10, 30, None, 0], ["graph", 30, 50, None, 1]],
     ),
 }
@@ -121,7 +121,7 @@ def test_a_profiled_call_is_cut_into_what_ran_in_turn():
 
 def test_a_backward_graph_runs_on_another_thread_and_is_known_by_its_forward():
     region = Event(f"{REGION_PREFIX}0/0", 105, 130)
-    graph = Event(f"{RANGE_PREFIX}1", 110, 120, cpu_parent=region)
+    graph = Event(f"{GRAPH_RANGE}1", 110, 120, cpu_parent=region)
     forward = Event(COMPILED_FORWARD, 111, 119, cpu_parent=graph, sequence_nr=7)
     backward = Event(COMPILED_BACKWARD, 150, 170, thread=2, sequence_nr=7)
     found = cut_profile([call(), region, graph, forward, backward])
@@ -140,7 +140,7 @@ def test_the_names_of_many_operations_are_cut_and_counted():
 
 
 def test_a_timeline_is_cut_in_microseconds():
-    found = cut_timeline([(4, 10.001, 10.002)], [], began=10.0, ended=10.005)
+    found = cut_timeline([ran(4, 10.001, 10.002)], [], began=10.0, ended=10.005)
     assert found.duration_us == pytest.approx(5000)
     assert not found.is_profiled
     (part,) = found.segments
@@ -148,13 +148,17 @@ def test_a_timeline_is_cut_in_microseconds():
     assert (part.start_us, part.end_us) == pytest.approx((1000, 2000))
 
 
+def ran(graph: int, start: float, end: float) -> WatchedRun:
+    return graph, 1, start, end, 0
+
+
 def compiled(start: float, end: float | None, compile_id: str | None = "0/0") -> TimedCompile:
     return TimedCompile(compile_id, start, end, is_frame=True)
 
 
-TIMELINES: dict[str, tuple[list[tuple[int, float, float]], list[TimedCompile], list[tuple[Any, ...]]]] = {
+TIMELINES: dict[str, tuple[list[WatchedRun], list[TimedCompile], list[tuple[Any, ...]]]] = {
     "a compile and the run after it are two segments": (
-        [(0, 3.0, 4.0)],
+        [ran(0, 3.0, 4.0)],
         [compiled(1.0, 3.0)],
         [("compile", "0/0", None, 3e6), ("graph", None, 0, 4e6)],
     ),
@@ -164,12 +168,12 @@ TIMELINES: dict[str, tuple[list[tuple[int, float, float]], list[TimedCompile], l
         [("compile", "0/0", None, 5e6)],
     ),
     "what is inside a compile is part of it": (
-        [(0, 2.0, 3.0)],
+        [ran(0, 2.0, 3.0)],
         [compiled(1.0, 4.0), compiled(2.0, 3.0, "1/0")],
         [("compile", "0/0", None, 4e6)],
     ),
     "an empty segment at the end of another is kept": (
-        [(0, 1.0, 2.0), (1, 2.0, 2.0)],
+        [ran(0, 1.0, 2.0), ran(1, 2.0, 2.0)],
         [],
         [("graph", None, 0, 2e6), ("graph", None, 1, 2e6)],
     ),

@@ -51,17 +51,6 @@ def test_without_trace_structured_a_record_of_ours_is_dropped_quietly(monkeypatc
     torch_api.write_artifact("graphdoctor_call", {"event": "start"})
 
 
-def test_a_backend_gets_its_mode_and_options_as_torch_compile_would_hand_them_on(monkeypatch) -> None:
-    wrapped = torch_api.backend_function("inductor", mode="max-autotune", options=None, dynamic=True)
-    assert wrapped.config["max_autotune"] is True
-    assert wrapped.dynamic is True
-    # Without its wrappers, a backend is found by name.
-    monkeypatch.delattr(torch, "_TorchCompileInductorWrapper")
-    monkeypatch.delattr(torch, "_TorchCompileWrapper")
-    for name in ("eager", "inductor"):
-        assert callable(torch_api.backend_function(name, mode=None, options=None, dynamic=None))
-
-
 @pytest.mark.slow
 def test_what_torch_compile_made_is_taken_apart() -> None:
     module = torch.nn.Linear(2, 2)

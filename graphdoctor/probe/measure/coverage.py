@@ -1,8 +1,8 @@
 """How much of a call runs in compiled graphs, when each graph runs, and the call cut into segments.
 
-``torch.profiler`` sees every ``aten::`` operation; the instrumented backend puts a range around each compiled graph
-meanwhile. (While a ``TorchDispatchMode`` is active, Dynamo bypasses compiled code.) Segments are runs of graphs, eager
-operations, guard checks and compiles, by the profiler's clock; without it, only runs of graphs and compiles are known.
+``torch.profiler`` sees every ``aten::`` operation; each compiled graph runs in a range of its own meanwhile. (While a
+``TorchDispatchMode`` is active, Dynamo bypasses compiled code.) Segments are runs of graphs, eager operations, guard
+checks and compiles, by the profiler's clock; without it, only runs of graphs and compiles are known.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import torch
 
 from ...facts.counts import Coverage
 from ...facts.recording import GraphRun, SteadyCall
-from ..record.backend import RANGE_PREFIX, GraphRuns
 from ..torch_private import torch_api
+from ..torch_private.torch_hooks import GRAPH_RANGE, GraphGlobals, WatchedRun
 from .compile_watch import TimedCompile
 
 BACKWARD_RANGE = "graphdoctor_backward"
@@ -31,7 +31,7 @@ CONVERSION_RANGE = "graphdoctor_conversion"
 _OPERATION = "aten::"
 _NOT_EAGER = (
     _OPERATION,
-    RANGE_PREFIX,
+    GRAPH_RANGE,
     BACKWARD_RANGE,
     CONVERSION_RANGE,
     "autograd::engine::evaluate_function",
@@ -42,12 +42,12 @@ _TIMED_CALLS = 15
 _TIMED_S = 0.3
 
 
-def measure(call: Callable[[], Any], runs: GraphRuns) -> Coverage:
+def measure(call: Callable[[], Any], graphs: GraphGlobals) -> Coverage:
     """Run one call under the profiler."""
-    events = profiled(call, runs)
+    events, runs = profiled(call, graphs)
     eager = Counter(event.name for event in events if is_eager(event))
     return Coverage(
-        graph_ops=sum(runs.tensor_ops[graph] for event in events if (graph := _graph(event)) is not None),
+        graph_ops=sum(tensor_ops for _, tensor_ops, *_ in runs),
         eager_ops=eager.total(),
         extra_calls=0,
         extra_compiles=0,
@@ -55,40 +55,33 @@ def measure(call: Callable[[], Any], runs: GraphRuns) -> Coverage:
     )
 
 
-def profiled(call: Callable[[], Any], runs: GraphRuns) -> list[Any]:
+def profiled(call: Callable[[], Any], graphs: GraphGlobals) -> tuple[list[Any], list[WatchedRun]]:
     """The profiler's events of one call, compiled graphs and Dynamo's conversions under ranges of their own."""
-    runs.watched = "count"
-    try:
-        with (
-            torch_api.marked_conversions(CONVERSION_RANGE),
-            torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler,
-        ):
-            call()
-    finally:
-        runs.watched = None
-    return list(profiler.events())
+    with (
+        graphs.watched() as runs,
+        torch_api.marked_conversions(CONVERSION_RANGE),
+        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler,
+    ):
+        call()
+    return list(profiler.events()), runs
 
 
-def time_runs(call: Callable[[], Any], runs: GraphRuns) -> SteadyCall:
+def time_runs(call: Callable[[], Any], graphs: GraphGlobals) -> SteadyCall:
     """When each graph runs in a call, in the call of median length among several."""
     timed: list[SteadyCall] = []
     ends = time.perf_counter() + _TIMED_S
-    runs.watched = "time"
-    try:
-        while not timed or (time.perf_counter() < ends and len(timed) < _TIMED_CALLS):
-            runs.timeline = []
-            # The previous call may have left work on the device, which this one would wait for.
-            torch_api.synchronize()
+    while not timed or (time.perf_counter() < ends and len(timed) < _TIMED_CALLS):
+        # The previous call may have left work on the device, which this one would wait for.
+        torch_api.synchronize()
+        with graphs.watched() as runs:
             began = time.perf_counter()
             call()
             took = time.perf_counter() - began
-            ran = (
-                GraphRun(graph=index, start_us=(start - began) * 1e6, end_us=(end - began) * 1e6)
-                for index, start, end in runs.timeline
-            )
-            timed.append(SteadyCall(call_us=took * 1e6, runs=tuple(ran)))
-    finally:
-        runs.watched = None
+        ran = (
+            GraphRun(graph=index, start_us=(start - began) * 1e6, end_us=(end - began) * 1e6)
+            for index, _, start, end, _ in runs
+        )
+        timed.append(SteadyCall(call_us=took * 1e6, runs=tuple(ran)))
     return sorted(timed, key=lambda each: each.call_us)[len(timed) // 2]
 
 
@@ -221,14 +214,14 @@ def _backward_runs(events: Iterable[Any], own: Iterable[Any]) -> Iterator[Segmen
         if event.name == torch_api.COMPILED_BACKWARD:
             compile_id = graph = None
             if (of := forward.get(event.sequence_nr)) is not None:
-                compile_id, within = _compile_id(of), _around(of, RANGE_PREFIX)
+                compile_id, within = _compile_id(of), _around(of, GRAPH_RANGE)
                 graph = None if within is None else _graph(within)
             time_range = event.time_range
             yield Segment("graph", time_range.start, time_range.end, compile_id, graph, is_backward=True)
 
 
 def _graph(event: Any) -> int | None:  # noqa: ANN401
-    return int(event.name.removeprefix(RANGE_PREFIX)) if event.name.startswith(RANGE_PREFIX) else None
+    return int(event.name.removeprefix(GRAPH_RANGE)) if event.name.startswith(GRAPH_RANGE) else None
 
 
 def _compile_id(event: Any) -> str | None:  # noqa: ANN401
@@ -257,7 +250,7 @@ def _joined(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def cut_timeline(
-    runs: Iterable[tuple[int, float, float]],
+    runs: Iterable[WatchedRun],
     compiles: Iterable[TimedCompile],
     *,
     began: float,
@@ -268,7 +261,7 @@ def cut_timeline(
     def since(moment: float) -> float:
         return (moment - began) * 1e6
 
-    found = [Segment("graph", since(start), since(end), graph=graph) for graph, start, end in runs]
+    found = [Segment("graph", since(start), since(end), graph=graph) for graph, _, start, end, _ in runs]
     for made in compiles:
         end = ended if made.end is None else made.end
         found.append(Segment("compile", since(made.start), since(end), made.compile_id))

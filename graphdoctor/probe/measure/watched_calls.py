@@ -25,13 +25,13 @@ from typing import Any
 import torch
 
 from ...facts.watch import Steps, UnwatchedReason, WatchOutcome
-from ..record.backend import RANGE_PREFIX
 from ..torch_private import torch_api
 from ..torch_private.replacing import look_on
 from ..torch_private.torch_hooks import (
     CompiledCalls,
     Enter,
     GraphGlobals,
+    WatchedRun,
     is_any_profiler_on,
     is_inside_compile,
     replace_call_hook,
@@ -209,7 +209,7 @@ class _Call:
     thread: int = field(default_factory=threading.get_ident)
     outcome: WatchOutcome = "steady"
     profiler: RangeProfiler | None = None
-    runs: list[int] = field(default_factory=list)
+    runs: list[WatchedRun] = field(default_factory=list)
     marks: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     clock: DeviceClock | None = None
     started: float = 0.0
@@ -218,7 +218,7 @@ class _Call:
         """Profile it."""
         if torch_api.has_conversions():
             self.marks.enter_context(torch_api.marked_conversions(CONVERSION_RANGE))
-        self.runs = self.marks.enter_context(graphs.marked(RANGE_PREFIX))
+        self.runs = self.marks.enter_context(graphs.watched())
         self.profiler = RangeProfiler()
 
     def end_profiler(self) -> Iterator[Iterator[str | None]] | None:
@@ -262,15 +262,9 @@ class CallWatcher:
         self._compiled_calls.install(add)
         watch_profilers(self._give_way)
 
-    def install_graphs(self) -> None:
-        """Know the graphs that are compiled from now on."""
-        self._graphs = GraphGlobals()
-        self._graphs.install()
-
-    def add_graph(self, index: int, tensor_ops: int) -> None:
-        """A backend has compiled a graph."""
-        if self._graphs is not None:
-            self._graphs.latest = index, tensor_ops
+    def install_graphs(self, latest: Callable[[], tuple[int, int] | None]) -> None:
+        """Know the graphs that are compiled from now on, as ``GraphGlobals`` does."""
+        self._graphs = GraphGlobals(latest)
 
     def on_compile(self) -> None:
         """A compile begins in this thread, or a function hits its recompile limit."""
@@ -391,7 +385,8 @@ class CallWatcher:
         if ranges is not None:
             if call.outcome == "steady":
                 eager = Counter(name for thread in ranges for name in eager_operations(thread))
-                artifact["graph_runs"], artifact["graph_ops"] = len(call.runs), sum(call.runs)
+                runs = [tensor_ops for _, tensor_ops, _, _, thread in call.runs if thread == call.thread]
+                artifact["graph_runs"], artifact["graph_ops"] = len(runs), sum(runs)
                 artifact["eager_ops"] = eager.total()
                 artifact["eager_op_names"] = dict(eager.most_common(MAX_NAMES))
                 call.function.profiled_call = call.number

@@ -1,81 +1,24 @@
-"""The instrumented backend: passes each graph on to a registered backend, and writes down what went in.
-
-A ``graphdoctor_graph`` artifact for each graph: index, operation counts, inputs, nodes, the backend's time or error.
-"""
+"""Writes down the graphs that reach a backend, as ``graphdoctor_graph`` artifacts."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Any
 
 import torch
 
 from ...facts.recording import GraphInput, GraphNode
 from ..torch_private import torch_api
-from ..torch_private.torch_hooks import timed_backend
+from ..torch_private.replacing import Undo
+from ..torch_private.torch_hooks import watch_graphs
 from .describe import dtype_text, tensor_text
 from .files import is_user_file
 
 _CALLS = frozenset({"call_function", "call_method", "call_module"})
 _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+), in (.*)$', re.MULTILINE)
 _MAX_ARGUMENT = 500
-
-RANGE_PREFIX = "graphdoctor_graph "
-"""Profiler ranges of compiled graphs, each followed by the graph's index."""
-
-
-class GraphRuns:
-    """Watches runs of compiled graphs when asked to; otherwise costs one attribute test per run."""
-
-    def __init__(self) -> None:
-        self.watched: Literal["count", "time"] | None = None
-        """Put them in profiler ranges of their own to ``count`` them, or note the ``time`` of each."""
-        self.timeline: list[tuple[int, float, float]] = []
-        """Index of the graph, start and end by ``time.perf_counter``, while timing."""
-        self.tensor_ops: dict[int, int] = {}
-        """Tensor operations of each graph, by its index."""
-
-
-class InstrumentedBackend:
-    """Wraps any registered backend. Without ``runs``, compiled graphs stay as they are, with nothing of ours around."""
-
-    def __init__(
-        self, name: str, inner: Callable[..., Any], runs: GraphRuns | None, want_file: Callable[[str], None]
-    ) -> None:
-        self.__name__ = name
-        self._describe = GraphDescriber(want_file)
-        self._inner = inner
-        self._runs = runs
-
-    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        """Compile one graph; inside a named range while runs are counted."""
-        artifact = {**self._describe(gm), "backend": self.__name__}
-        with timed_backend(artifact, partial(torch_api.write_artifact, "graphdoctor_graph")):
-            compiled: Callable[..., Any] = self._inner(gm, example_inputs)
-        if self._runs is None:
-            return compiled
-        self._runs.tensor_ops[artifact["index"]] = artifact["tensor_op_count"]
-        return _watched(compiled, artifact["index"], self._runs)
-
-
-def _watched(compiled: Callable[..., Any], index: int, runs: GraphRuns) -> Callable[..., Any]:
-    def run(*args: Any) -> Any:  # noqa: ANN401
-        if runs.watched is None:
-            return compiled(*args)
-        if runs.watched == "count":
-            with torch.profiler.record_function(f"{RANGE_PREFIX}{index}"):
-                return compiled(*args)
-        started = time.perf_counter()
-        output = compiled(*args)
-        runs.timeline.append((index, started, time.perf_counter()))
-        return output
-
-    # Attributes such as _boxed_call tell Dynamo how to call it.
-    run.__dict__.update(getattr(compiled, "__dict__", {}) if not isinstance(compiled, torch.nn.Module) else {})
-    return run
 
 
 @lru_cache(maxsize=4096)  # many nodes have one stack
@@ -84,16 +27,25 @@ def places_in(stack: str | None) -> tuple[tuple[str, int, str], ...]:
     return tuple((file, int(line), name) for file, line, name in _STACK_LINE.findall(stack or ""))
 
 
-class GraphDescriber:
-    """Describes graphs (inputs, nodes, operation counts), numbered in the order in which they reach the backend."""
+class GraphRecorder:
+    """Writes down graphs (inputs, nodes, operation counts), numbered in the order in which they reach the backend."""
 
     def __init__(self, want_file: Callable[[str], None]) -> None:
         self._want_file = want_file
         self.count = 0
         """Graphs so far."""
+        self.latest: tuple[int, int] | None = None
+        """Index and tensor operations of the graph that a backend compiled last."""
 
-    def __call__(self, gm: torch.fx.GraphModule) -> dict[str, Any]:
-        """Describe a graph; the files in its stacks are wanted."""
+    def install(self) -> Undo:
+        """Write down graphs from now on, and have the files in their stacks wanted."""
+        return watch_graphs(before=self._described, after=self._write)
+
+    def _write(self, artifact: dict[str, Any]) -> None:
+        torch_api.write_artifact("graphdoctor_graph", artifact)
+        self.latest = artifact["index"], artifact["tensor_op_count"]
+
+    def _described(self, gm: torch.fx.GraphModule) -> dict[str, Any]:
         # Torch's files too, and those of the bodies of higher-order operators.
         graphs = (module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule))
         for node in (node for graph in graphs for node in graph.nodes):

@@ -1,4 +1,4 @@
-"""What listens to torch in every recording: a handler of its trace, what keeps that there, and causes of recompiles."""
+"""What listens to torch in every recording: a handler of its trace, what keeps that there, recompiles and graphs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from types import FrameType
 
 from ..events import EventFile
 from ..torch_private import torch_api, torch_trace
+from ..torch_private.replacing import Undo
 from ..torch_private.torch_trace import TraceKeeper
+from .backend import GraphRecorder
 from .files import ProgramFiles
 from .guards import RecompileRecorder
 from .listener import TraceListener
@@ -15,7 +17,7 @@ from .reports import failure_gaps, hooking
 
 
 class Hooks:
-    """All three; the parameters are those of ``TraceListener``."""
+    """All of them; the parameters are those of ``TraceListener``."""
 
     def __init__(
         self,
@@ -35,6 +37,10 @@ class Hooks:
         self._recompiles = RecompileRecorder(self.listener)
         with hooking(events, "the causes of recompiles"):
             self._recompiles.install()
+        self.graphs = GraphRecorder(self.listener.want_file)
+        self._unwatch_graphs: Undo = lambda: None
+        with hooking(events, "the operations and inputs of graphs"):
+            self._unwatch_graphs = self.graphs.install()
 
     def report_failures(self) -> None:
         """Report what raised in our own handlers and what never reached them, usually nothing."""
@@ -43,6 +49,7 @@ class Hooks:
 
     def close(self) -> None:
         """Stop listening."""
+        self._unwatch_graphs()
         self._recompiles.uninstall()
         self.keeper.uninstall()
         torch_api.trace_logger().removeHandler(self.listener)

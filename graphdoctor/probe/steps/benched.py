@@ -18,8 +18,7 @@ from ..measure.memory import PeakMemory
 from ..measure.timing import Block, answer, questions, time_block
 from ..record.describe import arguments_text
 from ..replay.trial import Trial
-from ..target.options import check_compile_arguments
-from ..target.regions import compile_regions
+from ..target.regions import compile_target
 from ..target.snapshot import State, restorer, seed_everything
 from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, items_in
 from ..torch_private import torch_api
@@ -85,14 +84,7 @@ class Benched:
 
     def _compile(self) -> Any:  # noqa: ANN401
         """The target under ``torch.compile``, which imports Dynamo here as it does in the user's program."""
-        request, function = self._request, self._function
-        check_compile_arguments(request["backend"], request["mode"], request["options"])
-        names = ("backend", "fullgraph", "dynamic", "mode", "options")
-        arguments: dict[str, Any] = {name: request[name] for name in names} | {"options": request["options"] or None}
-        if request["regional"]:
-            compile_regions(function, **arguments)
-        else:
-            function = torch.compile(function, **arguments)
+        function, _ = compile_target(self._function, self._request)
 
         def count() -> None:
             self._compiles += 1

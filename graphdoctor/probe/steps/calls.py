@@ -27,7 +27,9 @@ from .workload import Workload
 def run(workload: Workload) -> bool:
     """Make the calls, and everything that is asked for after them; whether every call that was made came back."""
     workload.warm_up()
-    with contextlib.closing(Lanes(workload)) if workload.request["lanes"] else contextlib.nullcontext() as lanes:
+    graphs = workload.graphs
+    lanes = Lanes(workload, graphs) if workload.request["lanes"] and graphs is not None else None
+    with contextlib.nullcontext() if lanes is None else contextlib.closing(lanes):
         return _run(workload, lanes)
 
 

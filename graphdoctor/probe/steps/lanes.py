@@ -16,7 +16,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 
@@ -28,6 +27,7 @@ from ..record.describe import arguments_text
 from ..target.snapshot import FreshCopies, RandomState, State
 from ..target.targets import Call
 from ..torch_private import torch_api, torch_trace
+from ..torch_private.torch_hooks import GraphGlobals, WatchedRun
 from .workload import UnmeasuredError, Workload
 
 _MAX_LANES = 200
@@ -54,8 +54,8 @@ class _Made:
 class Lanes:
     """Watches the program's calls, then repeats them under the profiler."""
 
-    def __init__(self, workload: Workload) -> None:
-        self._workload = workload
+    def __init__(self, workload: Workload, graphs: GraphGlobals) -> None:
+        self._workload, self._graphs = workload, graphs
         self._events = events = workload.events
         self._compiles = CompileWatch()
         torch_trace.listen(self._compiles)
@@ -66,8 +66,8 @@ class Lanes:
         self._kept_bytes = 0
         self._is_keeping = not workload.has_fresh_calls
         self._inputs = ""
-        self._watched = 0.0, 0.0, 0
-        """Start and end of the call that was watched last, and how many graphs there were before it."""
+        self._watched: tuple[float, float, int, list[WatchedRun]] = (0.0, 0.0, 0, [])
+        """Start and end of the call that was watched last, how many graphs there were before it, and their runs."""
         self._made: list[_Made] = []
         self._written = {True: 0, False: 0}
         self._graph_of: dict[int | None, int] = {}
@@ -96,31 +96,27 @@ class Lanes:
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Watch the program's call that is made meanwhile."""
-        runs = self._workload.runs
         self._compiles.taken()
-        known = len(runs.tensor_ops)
-        runs.timeline = []
+        known = self._workload.hooks.graphs.count
         _synchronize()
-        runs.watched = "time"
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            _synchronize()
-            ended = time.perf_counter()
-            runs.watched = None
-            self._watched = began, ended, known
+        with self._graphs.watched() as runs:
+            began = time.perf_counter()
+            try:
+                yield
+            finally:
+                _synchronize()
+                self._watched = began, time.perf_counter(), known, runs
 
     def write(self) -> None:
         """Write down the call that was watched last, if it can be among those that are shown."""
-        began, ended, known = self._watched
+        began, ended, known, runs = self._watched
         compiles = self._compiles.taken().spans
         made = _Made(
             inputs=self._inputs,
             has_compiled=bool(compiles),
             compile_ids=_frames(compiles),
             graphs=self._graphs_from(known),
-            cut=cut_timeline(self._workload.runs.timeline, compiles, began=began, ended=ended),
+            cut=cut_timeline(runs, compiles, began=began, ended=ended),
         )
         self._made.append(made)
         if self._written[made.has_compiled] < _MAX_LANES:
@@ -192,7 +188,7 @@ class Lanes:
         if arguments_text(*call) != made.inputs:
             raise UnmeasuredError(f"call {index} had other arguments")
         self._compiles.taken()
-        known = len(self._workload.runs.tensor_ops)
+        known = self._workload.hooks.graphs.count
         cut = self._profile(call) if is_profiled else None
         if not is_profiled:
             self._workload.make_again(call, backward_range=BACKWARD_RANGE)
@@ -214,10 +210,10 @@ class Lanes:
                 _synchronize()
 
         _synchronize()
-        return cut_profile(profiled(make, self._workload.runs))
+        return cut_profile(profiled(make, self._graphs)[0])
 
     def _graphs_from(self, known: int) -> tuple[int, ...]:
-        return tuple(islice(self._workload.runs.tensor_ops, known, None))
+        return tuple(range(known, self._workload.hooks.graphs.count))
 
     def _write(self, index: int | None, cut: CutCall) -> None:
         self._events.write("lane", **cut.fields(index))

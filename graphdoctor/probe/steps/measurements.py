@@ -78,19 +78,21 @@ def _steady(workload: Workload, make: Callable[[], object]) -> Iterator[None]:
 
 
 def _covered(workload: Workload, call: Call) -> Settling:
+    if (graphs := workload.graphs) is None:
+        raise _UnmeasuredError("this torch doesn't tell where graphs run.")
     counted: list[Coverage] = []
     if torch_api.is_profiling():
         raise UnmeasuredError(_PROFILED)
 
     def make() -> None:
         # The first repetition is measured at once: most calls are steady by then.
-        counted.append(coverage.measure(partial(workload.forward, call), workload.runs))
+        counted.append(coverage.measure(partial(workload.forward, call), graphs))
 
     settling = settle(make, lambda: workload.activity)
     before, timed = workload.activity, None
     # Nobody asks what a trial's breaks cost.
     if settling.is_settled and workload.trial is None:
-        timed = coverage.time_runs(partial(workload.forward, call), workload.runs)
+        timed = coverage.time_runs(partial(workload.forward, call), graphs)
     workload.events.write("settling", settling)
     if not settling.is_settled:
         why = "the last call compiled something each time it was repeated"

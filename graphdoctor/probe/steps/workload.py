@@ -13,23 +13,22 @@ from ...facts.run import Phase
 from ..events import EventFile
 from ..measure.guard_cost import CompiledCode
 from ..measure.timing import Activity
-from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.codegen import CodegenRecorder
 from ..record.compile_calls import block_root, target_root
-from ..record.errors import RequestError, TargetError, type_name
+from ..record.errors import TargetError, type_name
 from ..record.files import ProgramFiles
 from ..record.hooks import Hooks
 from ..record.reports import CompileSwitches, hooking, unrecorded_gap
 from ..record.streams import silence
 from ..replay.leaves import AlikeCalls
 from ..replay.trial import Trial
-from ..target.options import check_compile_arguments
-from ..target.regions import CompiledRegions, compile_regions, described, repeated_blocks
+from ..target.regions import CompiledRegions, compile_target, described, repeated_blocks
 from ..target.snapshot import State, seed_everything
 from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, lacks_batch, signature_of
 from ..torch_private import torch_api, torch_inductor
 from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
 from ..torch_private.torch_cuda_graphs import CudaGraphWatch, asks_for_cuda_graphs
+from ..torch_private.torch_hooks import GraphGlobals
 from ..wire import ProbeRequest
 
 _Found = TypeVar("_Found")
@@ -43,7 +42,7 @@ class UnmeasuredError(Exception):
 
 
 class Workload:
-    """Compiles a target with the instrumented backend, and makes calls."""
+    """Compiles a target, and makes calls."""
 
     def __init__(
         self, request: ProbeRequest, events: EventFile, complain: Complain, target: Target, calls: Calls
@@ -68,7 +67,6 @@ class Workload:
         self.listener = self.hooks.listener
         self._add_roots()
         self.compiled_code = CompiledCode() if request["guard_cost"] else None
-        self.runs = GraphRuns()
         self.switches = CompileSwitches(events)
         plan = request["trial"]
         self.trial = Trial(plan, target.function) if plan else None
@@ -78,10 +76,12 @@ class Workload:
             if (alike := plan.get("alike")) is not None:
                 self.alike = AlikeCalls(alike, target.function)
             self.trial.prepare(events)
+        self.compiled: Any = self.function
         self._regions: CompiledRegions | None = None
         self._watch_compiler()
         try:
-            self.compiled = self._compile()
+            if self._is_compiled:
+                self.compiled, self._regions = compile_target(self.function, request)
         except TargetError:
             self.close()
             raise
@@ -95,7 +95,7 @@ class Workload:
         if self._regions is not None:
             self._regions.switch_off()
         self.hooks.close()
-        for watch in (self.cuda_graphs, self.compiled_code, self.codegen, self._partitions):
+        for watch in (self.graphs, self.cuda_graphs, self.compiled_code, self.codegen, self._partitions):
             if watch is not None:
                 watch.close()
 
@@ -129,6 +129,11 @@ class Workload:
 
     def _watch_compiler(self) -> None:
         request = self.request
+        self.graphs: GraphGlobals | None = None
+        """Of the compiled graphs, where their runs are to be watched."""
+        if request["coverage"] or request["lanes"]:
+            with hooking(self.events, "how much of a call runs in graphs"):
+                self.graphs = GraphGlobals(lambda: self.hooks.graphs.latest)
         has_cuda_graphs = asks_for_cuda_graphs(request["backend"], request["mode"], request["options"])
         self.cuda_graphs = CudaGraphWatch() if self._is_compiled and has_cuda_graphs else None
         self._partitions: PartitionWatch | None = None
@@ -153,24 +158,6 @@ class Workload:
 
     def _on_limit(self) -> None:
         self.activity = self.activity._replace(limits=self.activity.limits + 1)
-
-    def _compile(self) -> Any:  # noqa: ANN401
-        request = self.request
-        if not self._is_compiled:
-            return self.function
-        backend, mode, options, dynamic = (request[name] for name in ("backend", "mode", "options", "dynamic"))
-        check_compile_arguments(backend, mode, options)
-        try:
-            inner = torch_api.backend_function(backend, mode=mode, options=options or None, dynamic=dynamic)
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise RequestError("refused_compile_arguments", error=str(error)) from error
-        runs = self.runs if request["coverage"] or request["lanes"] else None
-        instrumented = InstrumentedBackend(backend, inner, runs, self.listener.want_file)
-        arguments: dict[str, Any] = {"backend": instrumented, "dynamic": dynamic, "fullgraph": request["fullgraph"]}
-        if request["regional"]:
-            self._regions = compile_regions(self.function, **arguments)
-            return self.function
-        return torch.compile(self.function, **arguments)
 
     def calls(self) -> Iterator[Call]:
         """The calls in order, each prepared just before its turn: a generator may change state in between."""

@@ -18,6 +18,8 @@ import torch
 from ...facts.recording import RepeatedBlocks
 from ..record.errors import RequestError
 from ..torch_private import torch_api
+from ..wire import ProbeRequest
+from .options import check_compile_arguments
 
 FEWEST = 3
 """How many modules of one class and structure make blocks: two can be two models, such as a pair of encoders."""
@@ -84,6 +86,19 @@ def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:  # noqa
         name = str(getattr(named, "__qualname__", type(named).__qualname__))
         raise RequestError("no_blocks", target=name, is_module=is_module, fewest=FEWEST)
     return CompiledRegions(blocks, lambda one: torch.compile(one, **arguments))
+
+
+def compile_target(function: Any, request: ProbeRequest) -> tuple[Any, CompiledRegions | None]:  # noqa: ANN401
+    """A target under ``torch.compile`` as asked for; itself, if its blocks are to be compiled in place, and these."""
+    check_compile_arguments(request["backend"], request["mode"], request["options"])
+    names = ("backend", "fullgraph", "dynamic", "mode", "options")
+    arguments: dict[str, Any] = {name: request[name] for name in names} | {"options": request["options"] or None}
+    try:
+        if request["regional"]:
+            return function, compile_regions(function, **arguments)
+        return torch.compile(function, **arguments), None
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise RequestError("refused_compile_arguments", error=str(error)) from error
 
 
 def described(blocks: Blocks) -> list[RepeatedBlocks]:

@@ -40,8 +40,6 @@ _REQUIRED = {
     "torch._logging.trace_structured": "our own records in the trace log",
     "torch._dynamo.list_backends": "the list of backends",
     "torch._dynamo.exc.TorchDynamoException": "telling torch.compile's errors from the program's own",
-    "torch._TorchCompileInductorWrapper": "inductor with its mode and options",
-    "torch._TorchCompileWrapper": "a backend with its mode and options",
     "torch._dynamo.convert_frame.register_bytecode_hook": "the cost of guard checks",
     "torch._dynamo.eval_frame._debug_get_cache_entry_list": "the cost of guard checks",
     "torch._C._dynamo.guards.RootGuardManager": "the cost of guard checks",
@@ -182,24 +180,6 @@ def is_compiler_error(error: BaseException) -> bool:
     if exceptions is None or isinstance(error, exceptions.TorchRuntimeError):
         return False
     return isinstance(error, (exceptions.TorchDynamoException, getattr(exceptions, "FailOnRecompileLimitHit", ())))
-
-
-def backend_function(name: str, *, mode: str | None, options: dict[str, Any] | None, dynamic: bool | None) -> Any:  # noqa: ANN401
-    """The callable that ``torch.compile(backend=name, mode=…, options=…)`` would hand graphs to.
-
-    Mirrors the choice at the end of ``torch.compile`` (``torch/__init__.py``, 2.13). A torch without the wrappers loses
-    mode and options, as ``missing()`` reports.
-
-    Raises:
-        torch._dynamo.exc.InvalidBackend: No backend has that name.
-    """
-    is_inductor = name == "inductor"
-    wrapper = getattr(torch, "_TorchCompileInductorWrapper" if is_inductor else "_TorchCompileWrapper", None)
-    if wrapper is None:
-        return torch._dynamo.lookup_backend(name)
-    if not is_inductor:
-        return wrapper(name, mode, options, dynamic)
-    return wrapper("default" if mode is None and options is None else mode, options, dynamic)
 
 
 def names_of(argument: Literal["backend", "mode", "option"]) -> list[str]:

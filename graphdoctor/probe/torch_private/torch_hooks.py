@@ -60,25 +60,18 @@ def watch_graphs(*, before: Callable[[Any], dict[str, Any]], after: Callable[[di
         with contextlib.suppress(Exception):
             artifact["backend"] = _backend_name(self.compiler_fn)
             artifact.update(before(gm))
-        with timed_backend(artifact, lambda found: survived(after, found)):
+        started = time.perf_counter()
+        try:
             return original(self, gm, *args, **kwargs)
+        except BaseException as error:
+            raised = getattr(error, "inner_exception", error)
+            artifact["backend_error"] = f"{type(raised).__qualname__}: {raised}"[:20_000]
+            raise
+        finally:
+            artifact["backend_s"] = time.perf_counter() - started
+            survived(after, artifact)
 
     return wrap(import_module("torch._dynamo.output_graph").OutputGraph, "call_user_compiler", call)
-
-
-@contextlib.contextmanager
-def timed_backend(artifact: dict[str, Any], write: Callable[[dict[str, Any]], None]) -> Iterator[None]:
-    """Add a backend's time and error to what is known of a graph, and write it."""
-    started = time.perf_counter()
-    try:
-        yield
-    except BaseException as error:
-        raised = getattr(error, "inner_exception", error)
-        artifact["backend_error"] = f"{type(raised).__qualname__}: {raised}"[:20_000]
-        raise
-    finally:
-        artifact["backend_s"] = time.perf_counter() - started
-        write(artifact)
 
 
 def _backend_name(compiler: Any) -> str:  # noqa: ANN401
@@ -165,61 +158,74 @@ def replace_call_hook(context: Any, old: Enter | None, new: Enter) -> None:  # n
         hooks.append(new)
 
 
+GRAPH_RANGE = "graphdoctor_graph "
+"""Profiler ranges of compiled graphs, each followed by the graph's index."""
+
+WatchedRun = tuple[int, int, float, float, int]
+"""A run of a graph: its index and tensor operations, start and end by ``time.perf_counter``, and its thread."""
+
+
 class GraphGlobals:
-    """The globals under which Dynamo's code finds the compiled graphs, so that they can be replaced during a call."""
+    """The globals under which Dynamo's code finds the compiled graphs, so that they can be replaced during a call.
 
-    def __init__(self) -> None:
+    ``latest``: index and tensor operations of the graph that a backend compiled last; its global comes next.
+    """
+
+    def __init__(self, latest: Callable[[], tuple[int, int] | None]) -> None:
         self._graphs: dict[str, tuple[dict[str, Any], int, int]] = {}
-        self.latest: tuple[int, int] | None = None
-        """Index and tensor operations of the graph that a backend compiled last; its global comes next."""
-        import_module(_EVAL_FRAME).skip_code(_marked(lambda: None, "", [], 0, 0).__code__)
-
-    def install(self) -> Undo:
-        """See each graph's global as Dynamo makes it (``torch/_dynamo/output_graph.py``, 2.11 to 2.15)."""
+        self._latest = latest
+        self._runs: list[WatchedRun] | None = None
+        self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
+        import_module(_EVAL_FRAME).skip_code(_watched(lambda: None, 0, 0, []).__code__)
+        # As Dynamo makes them (``torch/_dynamo/output_graph.py``, 2.11 to 2.15).
         owner = import_module("torch._dynamo.output_graph").OutputGraph
-        return look_on(owner, "install_global_unsafe", after=self._note)
+        self.close: Undo = look_on(owner, "install_global_unsafe", after=self._note)
 
     def _note(self, _result: None, graph: Any, name: str, *_: object) -> None:  # noqa: ANN401
-        if name.startswith("__compiled_fn") and self.latest is not None:
-            self._graphs[name] = (graph.global_scope, *self.latest)
+        if name.startswith("__compiled_fn") and (latest := self._latest()) is not None:
+            self._graphs[name] = (graph.global_scope, *latest)
+            self._replace(name)
+
+    def _replace(self, name: str) -> None:
+        scope, index, tensor_ops = self._graphs[name]
+        if (graph := scope.get(name)) is None:  # Dynamo has dropped the code that calls it
+            del self._graphs[name]
+        elif self._runs is not None:
+            scope[name] = watched = _watched(graph, index, tensor_ops, self._runs)
+            self._replaced.append((scope, name, graph, watched))
 
     @contextlib.contextmanager
-    def marked(self, prefix: str) -> Iterator[list[int]]:
-        """Put runs of graphs in this thread into profiler ranges; yields the tensor operations of each run."""
-        runs: list[int] = []
-        replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
-        thread = threading.get_ident()
-        for name, (scope, index, tensor_ops) in list(self._graphs.items()):
-            graph = scope.get(name)
-            if graph is None:  # Dynamo has dropped the code that calls it
-                self._graphs.pop(name, None)
-                continue
-            scope[name] = marked = _marked(graph, f"{prefix}{index}", runs, tensor_ops, thread)
-            replaced.append((scope, name, graph, marked))
+    def watched(self) -> Iterator[list[WatchedRun]]:
+        """Put runs of graphs into profiler ranges, and yield those that have ended."""
+        self._runs = runs = []
+        for name in list(self._graphs):
+            self._replace(name)
         try:
             yield runs
         finally:
-            for scope, name, graph, marked in replaced:
-                if scope.get(name) is marked:
+            self._runs = None
+            for scope, name, graph, watched in self._replaced:
+                if scope.get(name) is watched:
                     scope[name] = graph
+            self._replaced.clear()
 
 
-def _marked(graph: Callable[..., Any], range_name: str, runs: list[int], tensor_ops: int, thread: int) -> Any:  # noqa: ANN401
+def _watched(graph: Callable[..., Any], index: int, tensor_ops: int, runs: list[WatchedRun]) -> Any:  # noqa: ANN401
     """A graph in a range of its own. Dynamo skips its code, and everything that it calls itself is in C."""
 
     def run(*args: Any) -> Any:  # noqa: ANN401
-        if get_ident() != thread:
-            return graph(*args)
-        runs.append(tensor_ops)
+        started = clock()
         try:
             with quick(range_name):
-                return graph(*args)
+                output = graph(*args)
         except BaseException as error:
             if error.__traceback__ is not None:
                 error.__traceback__ = error.__traceback__.tb_next  # as ``hide_callers`` does
             raise
+        runs.append((index, tensor_ops, started, clock(), get_ident()))
+        return output
 
-    get_ident = threading.get_ident
+    clock, get_ident, range_name = time.perf_counter, threading.get_ident, f"{GRAPH_RANGE}{index}"
     quick: Any = type(quick_range(""))
     return run
 

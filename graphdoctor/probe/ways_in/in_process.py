@@ -15,7 +15,6 @@ import linecache
 import os
 import sys
 from collections.abc import Collection, Iterator
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,7 +23,6 @@ import torch
 
 from ..events import EventFile
 from ..record import reports
-from ..record.backend import GraphDescriber
 from ..record.compile_calls import compile_call, compiled_root
 from ..record.errors import TargetError, described_error
 from ..record.files import ProgramFiles
@@ -110,13 +108,6 @@ class _BlockRecorder:
         self._hooks = Hooks(events, self._on_compile, ProgramFiles(next(iter(sys.argv), None)), outside)
         left_behind.callback(self._hooks.close)
         self._listener = self._hooks.listener
-        with hooking(events, "the operations and inputs of graphs"):
-            left_behind.callback(
-                torch_hooks.watch_graphs(
-                    before=GraphDescriber(self._listener.want_file),
-                    after=partial(torch_api.write_artifact, "graphdoctor_graph"),
-                )
-            )
         with hooking(events, "where torch.compile was called"):
             left_behind.callback(torch_hooks.watch_compile_calls(self._write_compile_call))
         self._switches = CompileSwitches(events)

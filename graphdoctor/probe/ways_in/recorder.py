@@ -9,13 +9,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from ...facts.recording import CompileCall
 from ..events import EventFile
 from ..file_names import TRACE_FOLDER
 from ..measure.watched_calls import BackwardSteps, CallWatcher, CompiledAt
-from ..record.backend import GraphDescriber
+from ..record.backend import GraphRecorder
 from ..record.compile_calls import compile_call, compiled_name, compiled_root
 from ..record.files import ProgramFiles
 from ..record.guards import RecompileRecorder
@@ -50,7 +49,7 @@ class Recorder:
         )
         self._keeper = TraceKeeper(self._listener, self._trace_folder)
         self._recompiles = RecompileRecorder(self._listener)
-        self._describe_graph = GraphDescriber(self._listener.want_file)
+        self._graphs = GraphRecorder(self._listener.want_file)
         self._watcher = CallWatcher(self._write_artifact)
         self._steps: BackwardSteps | None = None
         self._has_compiled = self._is_rank = False
@@ -66,11 +65,11 @@ class Recorder:
                 ("coverage and the time of steady calls", lambda: self._watcher.install_calls(_compiled_at)),
             ],
             "torch._dynamo.output_graph": [
+                ("the operations and inputs of graphs", self._graphs.install),
                 (
-                    "the operations and inputs of graphs",
-                    lambda: torch_hooks.watch_graphs(before=self._describe_graph, after=self._write_graph),
+                    "how much of a call runs in graphs",
+                    lambda: self._watcher.install_graphs(lambda: self._graphs.latest),
                 ),
-                ("how much of a call runs in graphs", self._watcher.install_graphs),
             ],
             "torch._inductor.compiler_bisector": [
                 ("where torch.compile was called", lambda: torch_hooks.watch_compile_calls(self._on_compile_call))
@@ -157,11 +156,6 @@ class Recorder:
             self._keeper.restore()
             torch_api.write_artifact(name, artifact)
 
-    def _write_graph(self, artifact: dict[str, Any]) -> None:
-        torch_api.write_artifact("graphdoctor_graph", artifact)
-        if "index" in artifact and "tensor_op_count" in artifact:
-            self._watcher.add_graph(artifact["index"], artifact["tensor_op_count"])
-
     # The end, here and in other processes.
 
     def _write_last_sources(self) -> None:
@@ -185,7 +179,7 @@ class Recorder:
         self._events = EventFile(None)
         self._unwritten_calls = []
         with contextlib.suppress(Exception):
-            self._describe_graph.count = 0
+            self._graphs.count = 0
             torch_trace.begin_log_anew()
             self._listener.begin_anew()
             self._keeper.uninstall()

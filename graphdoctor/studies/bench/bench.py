@@ -1,8 +1,8 @@
 """Measures each way to run a program beside eager mode: what it costs, what it gives, and whether it is right.
 
 Comes in: a recorded program and the ways to run it. Goes out: a ``BenchReport``. Times come from processes that run
-the program as its user does (``timings.py``). Each variant is then run once more with the instrumented backend, for its
-results (``correctness.py``), graphs, breaks and kernels; one that fails or is wrong is followed down the compiler
+the program as its user does (``timings.py``). Each variant is then run once more and recorded, for its results
+(``correctness.py``), graphs, breaks and kernels; one that fails or is wrong is followed down the compiler
 (``stages.py``).
 """
 

@@ -96,7 +96,7 @@ def look_at(
     *,
     beside: KernelShare | None,
 ) -> Look:
-    """Run a variant once more with the instrumented backend, into a folder below the one given, and judge its results.
+    """Run a variant once more and record it, into a folder below the one given, and judge its results.
 
     ``beside``: the kernels of eager mode that its own are compared with; None for none.
     """
