@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from types import FrameType
-
 from ..events import EventFile
 from ..torch_private import torch_api, torch_trace
 from ..torch_private.replacing import Undo
 from ..torch_private.torch_trace import TraceKeeper
 from .backend import GraphRecorder
-from .files import ProgramFiles
 from .guards import RecompileRecorder
 from .listener import TraceListener
 from .reports import failure_gaps, hooking
 
 
 class Hooks:
-    """All of them; the parameters are those of ``TraceListener``."""
+    """All of them, from now on until ``close``."""
 
-    def __init__(
-        self,
-        events: EventFile,
-        on_compile: Callable[[str | None], None],
-        files: ProgramFiles,
-        outside: Collection[FrameType] = (),
-        *,
-        on_limit: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._events = events
-        self.listener = TraceListener(on_compile, files, outside, on_limit=on_limit)
-        torch_trace.listen(self.listener)
-        self.keeper = TraceKeeper(self.listener)
+    def __init__(self, events: EventFile, listener: TraceListener) -> None:
+        self._events, self.listener = events, listener
+        torch_trace.listen(listener)
+        self.keeper = TraceKeeper(listener)
         with hooking(events, "compiles after a change of torch's trace logger"):
             self.keeper.install()
-        self._recompiles = RecompileRecorder(self.listener)
+        self._recompiles = RecompileRecorder(listener)
         with hooking(events, "the causes of recompiles"):
             self._recompiles.install()
-        self.graphs = GraphRecorder(self.listener.want_file)
+        self.graphs = GraphRecorder(listener.want_file)
         self._unwatch_graphs: Undo = lambda: None
         with hooking(events, "the operations and inputs of graphs"):
             self._unwatch_graphs = self.graphs.install()

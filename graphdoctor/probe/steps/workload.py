@@ -18,6 +18,7 @@ from ..record.compile_calls import block_root, target_root
 from ..record.errors import TargetError, type_name
 from ..record.files import ProgramFiles
 from ..record.hooks import Hooks
+from ..record.listener import TraceListener
 from ..record.reports import CompileSwitches, hooking, unrecorded_gap
 from ..record.streams import silence
 from ..replay.leaves import AlikeCalls
@@ -63,8 +64,8 @@ class Workload:
         # Attached after the user's import: a program that resets torch's logging there keeps us.
         # A trial's changes are in its own files; nobody reads its picture.
         files = ProgramFiles(target.file, has_texts=not request["trial"])
-        self.hooks = Hooks(events, self._on_compile, files, on_limit=self._on_limit)
-        self.listener = self.hooks.listener
+        self.listener = TraceListener(self._on_compile, files, on_limit=self._on_limit)
+        self.hooks = Hooks(events, self.listener)
         self._add_roots()
         self.compiled_code = CompiledCode() if request["guard_cost"] else None
         self.switches = CompileSwitches(events)

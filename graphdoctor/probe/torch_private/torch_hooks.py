@@ -197,7 +197,8 @@ class GraphGlobals:
     @contextlib.contextmanager
     def watched(self) -> Iterator[list[WatchedRun]]:
         """Put runs of graphs into profiler ranges, and yield those that have ended."""
-        self._runs = runs = []
+        runs: list[WatchedRun] = []
+        self._runs = runs
         for name in list(self._graphs):
             self._replace(name)
         try:

@@ -27,6 +27,7 @@ from ..record.compile_calls import compile_call, compiled_root
 from ..record.errors import TargetError, described_error
 from ..record.files import ProgramFiles
 from ..record.hooks import Hooks
+from ..record.listener import TraceListener
 from ..record.reports import CompileSwitches, hooking, unrecorded_gap
 from ..steps.calls import run
 from ..steps.workload import Complain, Workload
@@ -105,9 +106,9 @@ def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool)
 class _BlockRecorder:
     def __init__(self, events: EventFile, outside: Collection[FrameType], left_behind: contextlib.ExitStack) -> None:
         self._events = events
-        self._hooks = Hooks(events, self._on_compile, ProgramFiles(next(iter(sys.argv), None)), outside)
+        self._listener = TraceListener(self._on_compile, ProgramFiles(next(iter(sys.argv), None)), outside)
+        self._hooks = Hooks(events, self._listener)
         left_behind.callback(self._hooks.close)
-        self._listener = self._hooks.listener
         with hooking(events, "where torch.compile was called"):
             left_behind.callback(torch_hooks.watch_compile_calls(self._write_compile_call))
         self._switches = CompileSwitches(events)
