@@ -11,7 +11,7 @@ from graphdoctor.facts.job import Divergence, DivergentValue, HangCandidate, Job
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap
 from graphdoctor.studies.ranks.view import job_view
-from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
+from graphdoctor.views.markdown_text import render_view_markdown
 from tests.each import for_each
 from tests.job_reports import compiled, found, job, rank, uneven
 from tests.views.outputs import on_terminal
@@ -74,15 +74,6 @@ def test_a_job_reads_well(snapshot: SnapshotAssertion, name: str, width: int) ->
 @pytest.mark.parametrize("name", ["two", "many", "agreed"])
 def test_a_job_reads_well_as_markdown(snapshot: SnapshotAssertion, name: str) -> None:
     assert render_view_markdown(job_view(JOBS[name]())) == snapshot
-
-
-@pytest.mark.slow
-def test_markdown_of_many_ranks_that_all_differ_is_short_enough_for_a_comment() -> None:
-    made = job(*(rank(n, *(compiled(f"{c}/0", f"f{c}", graph=f"{n}") for c in range(2000))) for n in range(8)))
-    text = render_view_markdown(job_view(made))
-    assert len(text) <= MAX_CHARACTERS
-    assert "left out" in text
-    assert "8 groups: sizes differ |" in text
 
 
 @for_each("name", JOBS)

@@ -12,11 +12,7 @@ from markdown_it.token import Token
 
 from graphdoctor.facts.check import CheckReport, Ignored
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.comparison import compare
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.check import check_view
-from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.markdown_text import (
     MAX_CHARACTERS,
     code,
@@ -27,8 +23,7 @@ from graphdoctor.views.markdown_text import (
     sentence,
 )
 from tests.each import for_each
-from tests.factories import entry, record, recording
-from tests.render.check_reports import ROOT, finding, report, target
+from tests.render.check_reports import finding, report, target
 
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 HOSTILE = "a|b `c` <img src=x> @someone #12 **b** [l](http://x) ~~s~~ $x$ :100: \\| www.x.org\n# h\n- i"
@@ -93,16 +88,6 @@ def test_a_comment_is_never_longer_than_github_takes_and_says_what_is_missing():
         assert 0.9 * MAX_CHARACTERS < len(text) <= MAX_CHARACTERS
         assert text.count("<details>") == text.count("</details>")
         assert re.search(r"_\d+ more \w.*, left out to keep the comment short enough\._", text)
-
-
-def test_a_long_comparison_is_cut():
-    breaks = tuple(record(entry(line, f"print({line})")) for line in range(1, 900))
-    clean = diagnose(recording(), RULES, root=ROOT, version="0")
-    text = render_view_markdown(
-        comparison_view(compare(clean, diagnose(recording(breaks=breaks), RULES, root=ROOT, version="0")))
-    )
-    assert len(text) <= MAX_CHARACTERS
-    assert "more lines, left out" in text
 
 
 TEXT = st.text(st.characters() | st.sampled_from("`|\\*_[]()<>&@#:~$!1.- \n"))
