@@ -81,18 +81,9 @@ class SiteChange:
         return cls(known, found, frozenset(caused), texts, maps, root)
 
     @property
-    def gone_text(self) -> tuple[str, ...]:
-        """Places of sites that went away."""
-        return tuple(site_text(found) for key, found in self.before.items() if key not in self.after)
-
-    @property
     def new(self) -> dict[SiteKey, Finding]:
         """Sites that appeared."""
         return {key: found for key, found in self.after.items() if key not in self.before}
-
-    def is_left(self, finding: Finding) -> bool:
-        """Whether a finding of the program before is still there."""
-        return _key(finding, finding.location.line) in self.after
 
     def replacements(self, target: Finding) -> list[Finding]:
         """New sites that the fix for a finding put in the place of its break.
@@ -221,7 +212,8 @@ def judge(
         return Judgment("failed", clause(after.recording.exit.message))
     known = differences_of(before.recording)
     verdict, reason = reference.judge(after.recording, drops_output=drops_output, known=known)
-    gone, new = sites.gone_text, tuple(map(site_text, sites.new.values()))
+    gone = tuple(site_text(found) for key, found in sites.before.items() if key not in sites.after)
+    new = tuple(map(site_text, sites.new.values()))
     if verdict == "changes results":
         return Judgment(verdict, reason, gone, new)
     was, now = before.measures, after.measures
@@ -260,7 +252,7 @@ def _effect(
     if contains:
         left = f"the break stays, {'but ' + progress if is_better else 'and nothing else improves'}"
         return ("contained" if is_better else "no effect"), left
-    if sites.is_left(target):
+    if _key(target, target.location.line) in sites.after:
         return "no effect", "the break is still there"
     if replacements := sites.replacements(target):
         left = f"it breaks at {', '.join(map(site_text, replacements))} instead"

@@ -8,13 +8,9 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.source.nodes import bracketed, called, enclosed, is_in_place, torch_call, with_parentheses_of
-from graphdoctor.fixes.source.torch_names import REDUCED
+from graphdoctor.fixes.source.torch_names import BOOLEAN_METHODS, REDUCED
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, dotted, walk
 
-_BOOLEAN_CALLS = frozenset(
-    {"all", "any", "bool", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not"}
-    | {"logical_or", "logical_xor", "lt", "ne"}
-)
 _PYTHON_CALLS = frozenset(
     {"all", "any", "bool", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"}
 )  # fmt: skip
@@ -100,7 +96,7 @@ def is_boolean(test: cst.BaseExpression, source: SourceFile, within: frozenset[s
         case cst.BinaryOperation(operator=cst.BitAnd() | cst.BitOr() | cst.BitXor(), left=left, right=right):
             return is_boolean(left, source, within) and is_boolean(right, source, within)
         case cst.Call():
-            return called(test) in _BOOLEAN_CALLS
+            return called(test) in BOOLEAN_METHODS | {"all", "any"}
         case cst.Name(value=name) if name not in within and (values := source.set_values(test)):
             return all(is_boolean(value, source, within | {name}) for value in values)
     return False

@@ -488,15 +488,13 @@ class Compilers:
             self._plain[scope] = (
                 not isinstance(scope.node, ast.AsyncFunctionDef)
                 and all(
-                    self.compiler(one, outer) is not None or self._is_harmless(one, outer) for one in scope.decorators
+                    self.compiler(one, outer) is not None
+                    or self._program.dotted(one.func if isinstance(one, ast.Call) else one, outer) in _HARMLESS
+                    for one in scope.decorators
                 )
                 and not any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(scope.node))
             )
         return self._plain[scope]
-
-    def _is_harmless(self, node: ast.expr, scope: Scope) -> bool:
-        named = node.func if isinstance(node, ast.Call) else node
-        return self._program.dotted(named, scope) in _HARMLESS
 
     def _named(self, name: str, scope: Scope) -> ast.expr | None:
         found = scope.lookup(name)

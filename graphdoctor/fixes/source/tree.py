@@ -345,8 +345,14 @@ class SourceFile:
         return None
 
     def bound_to(self, node: cst.Name | cst.Attribute) -> Sequence[cst.BaseExpression | None]:
-        """What a variable, or an attribute of ``self``, is set to; None for a parameter, a loop and the like."""
-        return self.attribute_values(node) if isinstance(node, cst.Attribute) else self.values(node)
+        """What a variable, or an attribute of ``self``, is set to; None for a parameter, a loop and the like.
+
+        A buffer counts as set to the tensor that it is registered with.
+        """
+        if isinstance(node, cst.Name):
+            return self.values(node)
+        owner = self.class_of(node)
+        return _set_in(owner, node.attr.value) if owner is not None and dotted(node.value) == "self" else []
 
     def assignments(self, name: cst.Name) -> list[BaseAssignment]:
         """Every binding of the variable that a name stands for."""
@@ -421,14 +427,6 @@ class SourceFile:
         """Whether the name is set, by ``=`` or ``+=``, rather than read."""
         parent = self.parent(name)
         return isinstance(parent, cst.AssignTarget) or (isinstance(parent, cst.AugAssign) and parent.target is name)
-
-    def attribute_values(self, node: cst.Attribute) -> list[cst.BaseExpression]:
-        """What the class around ``self.name`` sets that attribute to, in its methods and in its body.
-
-        A buffer counts as set to the tensor that it is registered with.
-        """
-        owner = self.class_of(node)
-        return _set_in(owner, node.attr.value) if owner is not None and dotted(node.value) == "self" else []
 
     def is_tensor(self, node: cst.BaseExpression, depth: int = 0) -> bool:
         """Whether it is certainly one tensor, or a parameter of a module."""
