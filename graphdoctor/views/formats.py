@@ -21,6 +21,7 @@ from graphdoctor.facts.hints import nearest
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.rebasing import rebased
 from graphdoctor.views.annotations import annotations_of
+from graphdoctor.views.bench import bench_view
 from graphdoctor.views.check import check_view
 from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.fixes import fixes_view
@@ -283,13 +284,7 @@ CHECK: Document[CheckReport] = document(
 """``check``."""
 
 
-def _bench(report: BenchReport, _: RenderOptions) -> View:
-    from graphdoctor.views.bench import bench_view
-
-    return bench_view(report)
-
-
-BENCH: Document[BenchReport] = document("a bench", _bench)
+BENCH: Document[BenchReport] = document("a bench", lambda report, _: bench_view(report))
 """``bench``: each way to run a program beside eager mode."""
 
 

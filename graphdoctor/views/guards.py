@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
@@ -226,12 +227,12 @@ def _values(found: GuardSet) -> Iterator[tuple[Cell, ...]]:
 
     Guards of repeated modules, or of the items of one list or dict, are shown as one.
     """
-    alike: dict[object, list[GuardNode]] = {}
-    for node in found.nodes:
-        is_value = node.kind in _VALUES and node.path not in (None, "globals") and not node.is_module_internal
-        if is_value and node.expected:
-            place = (node.location.file, node.location.line) if node.location else None
-            alike.setdefault((_ITEM.sub("…", node.expression), node.kind, place), []).append(node)
+    own = (node for node in found.nodes if node.path not in (None, "globals") and not node.is_module_internal)
+    alike = grouped(
+        ((_ITEM.sub("…", node.expression), node.kind, node.location and (node.location.file, node.location.line)), node)
+        for node in own
+        if node.kind in _VALUES and node.expected
+    )
     for first, *others in sorted(alike.values(), key=_origin_rank):
         more = f"  and {len(others)} like this" if others else ""
         is_same = all(node.expected == first.expected for node in others)

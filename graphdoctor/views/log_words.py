@@ -161,11 +161,8 @@ def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
 
 def unshown_in_job(job: Job) -> Iterator[Note]:
     """The records that the report of a job doesn't show: of each kind, how many a rank has."""
-    counts: dict[str, tuple[int, ...]] = {}
-    for rank in job.ranks:
-        for found in rank.records:
-            if not found.is_shown:
-                counts[found.kind] = (*counts.get(found.kind, ()), found.count)
+    records = (found for rank in job.ranks for found in rank.records if not found.is_shown)
+    counts = grouped((found.kind, found.count) for found in records)
     has_all = {kind: (*own, *([0] if len(own) < len(job.ranks) else [])) for kind, own in counts.items()}
     yield from _unshown(" of each rank", has_all, is_foreign=any(gap.kind == "foreign_log" for gap in job.gaps))
 

@@ -77,7 +77,8 @@ def _more(text: str | None) -> tuple[Note, ...]:
 
 
 def _groups(report: SurveyReport) -> Iterator[Block]:
-    yield words.variant_table(report)
+    groups = words.total_groups(report) if report.rows else []
+    yield words.group_table("variant", [(group.variant, group) for group in groups], report.rows)
     for names, text in words.unjudged_texts(report):
         yield Note(f"Not judged ({names}): {text}" if len(report.variants) > 1 else f"Not judged: {text}", "dim")
     yield from _more(words.means_text(report))

@@ -216,12 +216,6 @@ def total_groups(report: SurveyReport) -> list[SurveyGroup]:
 # Variants and families.
 
 
-def variant_table(report: SurveyReport) -> Table:
-    """A row for each variant; columns that are unknown for all are left out."""
-    groups = total_groups(report) if report.rows else []
-    return _table("variant", [(group.variant, group) for group in groups], report.rows)
-
-
 def family_table(report: SurveyReport, most: int) -> Table:
     """A row for each family, those with most rows first; of several variants, a column for each."""
     found: dict[str, dict[str, SurveyGroup]] = {}
@@ -231,30 +225,33 @@ def family_table(report: SurveyReport, most: int) -> Table:
     families = sorted(found.items(), key=lambda each: (-sum(group.pieces for group in each[1].values()), each[0]))
     names = [variant.name for variant in report.variants]
     if len(names) == 1:
-        return _table("family", [(family, own[names[0]]) for family, own in families], report.rows, most)
+        named = [(family, own[names[0]]) for family, own in families]
+        return group_table("family", named, report.rows, most)
     rows = (
-        (Cell(Span(family)), *(_family_cell(own[name]) if name in own else Cell(NOTHING) for name in names))
+        (Cell(Span(family)), *(_passed_cell(own.get(name), has_speedup=True) for name in names))
         for family, own in families
     )
     headings = (Column("family"), *(Column(Span(name), rank=1) for name in names))
     return Table(headings, tuple(rows), "row", most, "Figures of each family")
 
 
-def _family_cell(group: SurveyGroup) -> Cell:
-    return _passed_cell(group, "" if group.speedup is None else factor_text(group.speedup.ratio))
-
-
-def _passed_cell(group: SurveyGroup, detail: str) -> Cell:
-    """How many passed of those that were judged."""
+def _passed_cell(group: SurveyGroup | None, *, has_speedup: bool = False) -> Cell:
+    """How many passed of those that were judged; as its detail, their share or their speed-up."""
+    if group is None:
+        return Cell(NOTHING)
+    detail = "" if group.pass_rate is None else percent(group.pass_rate)
+    if has_speedup:
+        detail = "" if group.speedup is None else factor_text(group.speedup.ratio)
     if not group.judged:
         return Cell("none judged", detail)
     tone: Tone = "good" if group.passed == group.judged else "warning" if group.passed else "bad"
     return Cell(f"{group.passed:,} of {group.judged:,}", detail, tone)
 
 
-def _table(
+def group_table(
     heading: str, named: Sequence[tuple[str, SurveyGroup]], rows: Sequence[SurveyRow], most: int | None = None
 ) -> Table:
+    """A row for each group; columns that are unknown for all are left out."""
     groups = [group for _, group in named]
     shared = next((group.speedup_shared for group in groups if group.speedup_shared is not None), None)
     is_compared = heading == "variant" and any(group.speedup != group.speedup_shared for group in groups)
@@ -271,7 +268,7 @@ def _table(
     body = tuple(
         (
             Cell(Span(name)),
-            _passed_cell(one, "" if one.pass_rate is None else percent(one.pass_rate)),
+            _passed_cell(one),
             _whole_cell(one, rows),
             mean_cell(one.speedup),
             mean_cell(one.speedup_shared if is_compared else None),
@@ -327,12 +324,9 @@ def means_text(report: SurveyReport) -> str | None:
 
 def unjudged_texts(report: SurveyReport) -> list[tuple[str, str]]:
     """What says nothing about torch.compile: names of variants, and how many rows of them came out how."""
-    found: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for variant in (each.name for each in report.variants):
-        rows = [row for row in report.rows if row.variant == variant and not row.is_judged]
-        if rows:
-            outcomes = Counter(outcome_text(row.status, row.stage) for row in rows)
-            found.setdefault(tuple(outcomes.most_common()), []).append(variant)
+    unjudged = grouped((row.variant, outcome_text(row.status, row.stage)) for row in report.rows if not row.is_judged)
+    known = ((each.name, Counter(unjudged.get(each.name, ()))) for each in report.variants)
+    found = grouped((tuple(counts.most_common()), variant) for variant, counts in known if counts)
     return [
         (", ".join(variants), ", ".join(f"{number:,} {text}" for text, number in counts))
         for counts, variants in found.items()
