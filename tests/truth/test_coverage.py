@@ -124,6 +124,24 @@ def example_inputs():
     return [(torch.ones(4),)]
 """
 
+COMPILED_BY_ITSELF = """
+@torch.compile(backend="aot_eager")
+def inner(x):
+    return (x * 3).cos()
+
+@torch.compiler.disable
+def aside(x):
+    return inner(x)
+
+def build():
+    def region(x):
+        return aside(x.sin()).cos()
+    return region
+
+def example_inputs():
+    return [(torch.ones(4),)]
+"""
+
 NO_TENSOR_OPERATION = """
 def build():
     def label(x, name):
@@ -220,6 +238,7 @@ CASES = {
     "break in a try": (TRY, (5, 2), {"aten::add": 1, "aten::mul": 1}),
     "skipped function inside": (FOUR_OF_SEVEN, (4, 3), {"aten::sin": 1, "aten::cos": 1, "aten::mul": 1}),
     "disabled function": (DISABLED, (2, 2), {"aten::exp": 1, "aten::log": 1}),
+    "compiled by the program itself": (COMPILED_BY_ITSELF, (4, 0), {}),
     "body of a higher-order operator": (CHECKPOINT, (5, 0), {}),
     "autocast around a break": (AUTOCAST, (4, 0), {}),
     "autocast in one graph": (AUTOCAST_WHOLE, (3, 0), {}),
