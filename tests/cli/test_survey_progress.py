@@ -82,7 +82,7 @@ def test_the_board_has_the_bar_the_counts_what_runs_and_what_came_last(now: list
     now[0] += 10
     bar, *rest = shown(board, 80)
     assert bar.split("14 of 412")[0].strip() == "╸"
-    assert bar.endswith("14 of 412 · 1:10 so far · about 3.3 h left")
+    assert bar.endswith("14 of 412 · 1:10 so far · about 3 hours left")
     assert rest == [
         "1 ok · 1 compile failed · 12 kept",
         "  gpt2 default on node-1: running for 70 s",
