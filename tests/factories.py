@@ -226,12 +226,12 @@ def _captured(found: Graph, frames: tuple[Frame, ...], compiles: tuple[Compile, 
     ran = next((frame for frame in frames if frame.frame_id == ids.get(found.compile_id)), None)
     if ran is None:
         return found
-    return found.model_copy(update={"function": ran.described, "resumes_at": ran.resumes_at})
+    return found.replace(function=ran.described, resumes_at=ran.resumes_at)
 
 
 def with_facts(diagnosis: Diagnosis, **facts: object) -> Diagnosis:
     """A diagnosis with other facts in its recording."""
-    return diagnosis.model_copy(update={"recording": diagnosis.recording.model_copy(update=facts)})
+    return diagnosis.replace(recording=diagnosis.recording.replace(**facts))
 
 
 def change(
@@ -265,7 +265,7 @@ def recompiled(
     """One recompile with its cause, compared while running."""
     cause = RecompileCause(nearest="0/0", entry_count=1, changes=changes, is_exact=True)
     plain = compiled(compile_id, outcome=outcome, reasons=("0/0: x",), stack=stack)
-    return plain.model_copy(update={"cause": cause, "call_index": call})
+    return plain.replace(cause=cause, call_index=call)
 
 
 def said_of(change: RunChange) -> dict[str, object]:

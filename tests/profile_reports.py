@@ -151,7 +151,7 @@ def trained() -> ProfileReport:
         kernel(
             f"{fused}_{number}", 60.0 - 4 * number, kind="reduction", operations=names, operation_count=9,
             phase="backward" if number % 2 else "forward", gb_per_s=3100.0, bandwidth_share=0.72, flops=None,
-        ).model_copy(update={"lines": (CodeLine(file=PACKAGE_FILE, line=entries[number].line),)})
+        ).replace(lines=(CodeLine(file=PACKAGE_FILE, line=entries[number].line),))
         for number in range(13)
     )  # fmt: skip
     kernels = (*kernels, kernel("Memcpy DtoD (Device -> Device)", 8.0, kind="copy", operations=(), compile_id=None))
@@ -166,7 +166,7 @@ def trained() -> ProfileReport:
     modules = (("", 14), ("transformer", 14), ("transformer.h", 12), ("transformer.h.0", 7), ("transformer.h.1", 5))
     small = SavedTensor(name="view", operation=None, bytes=1024, is_argument=False)
     return profiled(
-        target=bench_report().target.model_copy(update={"text": "train.py", "class_name": "GPT2LMHeadModel"}),
+        target=bench_report().target.replace(text="train.py", class_name="GPT2LMHeadModel"),
         regime=Regime(
             bound_by="host",
             text="Bound by the host: the device is idle for 55% of the call, which launches 14 kernels.",

@@ -32,7 +32,7 @@ def changed(**more: Any) -> SurveyComparison:
             torch="2.14.0",
         ),
         row("gpt2", causes=(HELPER,), **broken),
-        row("t5", causes=(HELPER.model_copy(update={"line": 61}),), **broken),
+        row("t5", causes=(HELPER.replace(line=61),), **broken),
         row("vit", compile_cold_s=30.0, peak_memory_bytes=900_000_000),
         row("clip", coverage=None),
         failed("lost", "lost", error="The node 10.0.0.7 left the cluster."),

@@ -111,9 +111,7 @@ def merged_report(reports: Sequence[CheckReport], root: Path) -> CheckReport:
     note = "Each project has a baseline of its own: run graphdoctor baseline in its folder."
     return CheckReport(
         graphdoctor_version=__version__,
-        targets=tuple(
-            target.model_copy(update={"name": prefix + target.name}) for prefix, one in moved for target in one.targets
-        ),
+        targets=tuple(target.replace(name=prefix + target.name) for prefix, one in moved for target in one.targets),
         skipped=tuple(prefix + name for prefix, one in moved for name in one.skipped),
         unused_ignores=tuple(unused for _, one in moved for unused in one.unused_ignores),
         baseline=", ".join(baselines) or None,
@@ -173,8 +171,8 @@ def _run(target: GateTarget, project: Project, setup: Setup) -> Ran:
         raise KeyboardInterrupt
     diagnosis = diagnose_recording(recorded.folder, root=project.root).diagnosis
     recording = diagnosis.recording
-    recording = recording.model_copy(update={"exit": worded_exit(diagnosis.recording.exit, CONFIGURATION)})
-    diagnosis = diagnosis.model_copy(update={"recording": recording})
+    recording = recording.replace(exit=worded_exit(diagnosis.recording.exit, CONFIGURATION))
+    diagnosis = diagnosis.replace(recording=recording)
     return Ran(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, project.root)))
 
 

@@ -53,7 +53,7 @@ def _merged(reports: Sequence[LintReport]) -> LintReport:
         for name, value in vars(reports[0]).items()
         if isinstance(value, (int, tuple))
     }
-    return reports[0].model_copy(update=added)
+    return reports[0].replace(**added)
 
 
 def _last_recording(settings: Settings) -> tuple[str | None, Recorded]:
@@ -112,7 +112,7 @@ def lint(
                 recorded=recorded,
             )
         )
-    report = _merged(reports).model_copy(update={"recording": place})
+    report = _merged(reports).replace(recording=place)
     output.write(report)
     for one in report.unreadable:
         complain(f"{one.file}{f':{one.line}' if one.line else ''} {one.message}.")

@@ -175,7 +175,7 @@ def diagnose_place(
         if is_lacking:
             raise GraphDoctorError(f"{place.location} {what}.", hint="Name the recording itself.")
     if needs.stages is not None and diagnosis.stages is not None:
-        diagnosis = diagnosis.model_copy(update={"stages": chosen_stages(diagnosis.stages, needs.stages)})
+        diagnosis = diagnosis.replace(stages=chosen_stages(diagnosis.stages, needs.stages))
     return Result(diagnosis if selection is None else _selected(diagnosis, selection))
 
 
@@ -200,8 +200,8 @@ def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], e
 def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
     kept = tuple(finding for finding in diagnosis.findings if selection.keeps(finding))
     hidden = diagnosis.summary.hidden_findings + len(diagnosis.findings) - len(kept)
-    summary = diagnosis.summary.model_copy(update={"hidden_findings": hidden})
-    return diagnosis.model_copy(update={"findings": kept, "summary": summary})
+    summary = diagnosis.summary.replace(hidden_findings=hidden)
+    return diagnosis.replace(findings=kept, summary=summary)
 
 
 def _read_document(location: Location) -> Diagnosis:

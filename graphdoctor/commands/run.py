@@ -107,7 +107,7 @@ def _tried(job: Job, recording: Path, *, script: Script, python: str | None, tim
     from graphdoctor.studies.ranks.trials import remedies_of, runner, try_remedies
 
     again = runner(script, recording, python=python, timeout_s=timeout_s, executor=executor_for())
-    return job.model_copy(update={"trials": try_remedies(remedies_of(job), job, again, say)})
+    return job.replace(trials=try_remedies(remedies_of(job), job, again, say))
 
 
 def _report(

@@ -388,9 +388,7 @@ class _Worker:
 
         summary, environment = diagnosis.summary, diagnosis.recording.environment
         asked = self._piece.spec
-        target = diagnosis.recording.target.model_copy(
-            update={"text": asked.target, "compile_arguments": asked.compile_arguments()}
-        )
+        target = diagnosis.recording.target.replace(text=asked.target, compile_arguments=asked.compile_arguments())
         is_benched = self._piece.measured.bench
         values: dict[str, Any] = {
             "torch": environment.torch,

@@ -205,7 +205,7 @@ class _Run:
             "earlier": tuple(one.status for one in earlier),
             "seconds": row.seconds + sum(one.seconds for one in earlier),
         }
-        return replace(result, row=row.model_copy(update=update))
+        return replace(result, row=row.replace(**update))
 
     @staticmethod
     def _keep_program(piece: SurveyPiece, result: PieceResult) -> None:

@@ -132,7 +132,7 @@ def report_of(folder: Path) -> SurveyReport:
     names = [one["name"] for one in content["variants"]]
     content |= {"graphdoctor_version": __version__, "rows": (), "planned": len(keys)}
     content["summary"] = summarize(rows, names, seconds=content["seconds"], made=made)
-    return read_fact(SurveyReport, content).model_copy(update={"rows": rows})
+    return read_fact(SurveyReport, content).replace(rows=rows)
 
 
 def last_survey(settings: Settings) -> Path:

@@ -77,9 +77,9 @@ class Fact:
         values = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items())
         return f"{type(self).__name__}({values})"
 
-    def model_copy(self, *, update: Mapping[str, object]) -> Self:
+    def replace(self, **values: object) -> Self:
         """The same with other values in some fields."""
-        return type(self)(**self.__dict__ | dict(update))
+        return type(self)(**self.__dict__ | values)
 
 
 class Document(Fact):

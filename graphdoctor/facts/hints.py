@@ -223,7 +223,7 @@ def worded_exit(exit_: ProbeExit, surface: Surface) -> ProbeExit:
     if exit_.hint_code is None:
         return exit_
     message, hint = words(exit_.hint_code, exit_.hint_values, surface)
-    return exit_.model_copy(update={"message": message, "hint": hint})
+    return exit_.replace(message=message, hint=hint)
 
 
 def did_you_mean(names: Sequence[str], otherwise: str | None = None) -> str | None:

@@ -25,7 +25,7 @@ def rebased(report: CheckReport, root: Path) -> CheckReport:
     if own == root or not own.is_relative_to(root):
         return report
     moved: CheckReport = _Rebasing(own.relative_to(root).as_posix(), root).of(report)
-    return moved.model_copy(update={"root": str(root)})
+    return moved.replace(root=str(root))
 
 
 class _Rebasing:
@@ -51,7 +51,7 @@ class _Rebasing:
                 changed[name] = _DIFF_PATH.sub(rf"\g<1>{self._folder}/", value)
             elif isinstance(value, (Fact, tuple)):
                 changed[name] = self.of(value)
-        return fact.model_copy(update=changed) if changed else fact
+        return fact.replace(**changed) if changed else fact
 
     def _path(self, file: str) -> str:
         if not file or file.startswith(("<", "/", "\\")) or _DRIVE.match(file):

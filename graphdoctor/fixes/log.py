@@ -56,7 +56,7 @@ class _Entry:
         return self.place, self.fix.title
 
     def update(self, **more: object) -> None:
-        self.tried = self.tried.model_copy(update=more)
+        self.tried = self.tried.replace(**more)
 
 
 class TrialLog:

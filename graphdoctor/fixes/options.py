@@ -138,7 +138,7 @@ def _in_own_code(finding: Finding) -> Finding:
         return finding
     blocks = (place for place in finding.related if place.origin == "user" and place.text is not None)
     block = next(blocks, None)
-    return finding if block is None else finding.model_copy(update={"location": block})
+    return finding if block is None else finding.replace(location=block)
 
 
 def _containing(finding: Finding, root: Path) -> list[Candidate]:

@@ -43,8 +43,8 @@ class Place:
     def moved(self, source: SourceFile, line: int) -> Place:
         """The finding at a line of a changed file."""
         place = {"line": line, "column": None, "end_column": None}
-        location = self.finding.location.model_copy(update=place)
-        return Place(source, self.finding.model_copy(update={"location": location}))
+        location = self.finding.location.replace(**place)
+        return Place(source, self.finding.replace(location=location))
 
     @property
     def is_outermost(self) -> bool:

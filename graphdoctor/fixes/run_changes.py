@@ -134,7 +134,7 @@ def _distinct(events: Iterable[RecompileEvent], parameters: Sequence[str]) -> li
             source = argument_source(change.source or "", parameters) if event.call_site is None else None
             known = found.get((change.kind, change.expression))
             if source is not None:
-                found[change.kind, change.expression] = change.model_copy(update={"source": source}), True
+                found[change.kind, change.expression] = change.replace(source=source), True
             elif known is None:
                 found[change.kind, change.expression] = change, False
     return list(found.values())

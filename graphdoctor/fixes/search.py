@@ -173,7 +173,7 @@ class _Rounds:
         except KeyboardInterrupt:
             self._trials.notes.append("interrupted, so some fixes weren't tried")
             so_far = self._treated(untouched, self._checked(self._last or untouched, untouched))
-            treatment = so_far.treatment.model_copy(update={"is_interrupted": True})
+            treatment = so_far.treatment.replace(is_interrupted=True)
             self.so_far = replace(so_far, treatment=treatment)
             raise
 
@@ -402,7 +402,7 @@ class _Rounds:
             for fix in self._repeated.fixes:
                 self._log.note_untried(self._repeated.finding, fix, base, 1, cause)
         suggested = self._changes(with_fixes(base.program, edits))
-        treatment = self._treated(base, base).treatment.model_copy(update={"diff": self._diff(suggested)})
+        treatment = self._treated(base, base).treatment.replace(diff=self._diff(suggested))
         return SearchResult(treatment, suggested=suggested)
 
     def _changes(self, program: Program) -> tuple[FileChange, ...]:

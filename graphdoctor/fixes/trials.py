@@ -388,7 +388,7 @@ class Trials:
         if place.file is None or place.line is None or place.end_line is None:
             return place
         line, end_line = (self._original(program, place.file, number) for number in (place.line, place.end_line))
-        return place.model_copy(update={"line": line, "end_line": end_line})
+        return place.replace(line=line, end_line=end_line)
 
     def _original(self, program: Program, file: str, line: int) -> int:
         path = self.root / file
@@ -520,4 +520,4 @@ class UserBackend:
 
     def _measures(self, recording: Recording) -> Counts:
         # Inductor may have found what it compiled before.
-        return self._trials.observe(recording).measures.model_copy(update={"compile_time_s": None})
+        return self._trials.observe(recording).measures.replace(compile_time_s=None)

@@ -105,20 +105,20 @@ def diagnose_recording(
     is_cut = needs.is_page and needs.stages is None and (bool(needs.compile_ids) or _is_large(recording, rank))
     has_picture = (needs.picture or needs.stages is not None) and not is_cut
     found = _read(recording, rank, Wanted(guards=needs.guards, picture=has_picture), executor)
-    found = found.model_copy(update={"eager_kernels": eager_kernels})
+    found = found.replace(eager_kernels=eager_kernels)
     diagnosis = diagnose(found, RULES, root=root, version=__version__, selection=selection)
     if needs.stages is not None:
         from graphdoctor.rules.diagnosis.stages import graph_stages
 
         stages = () if found.picture is None else graph_stages(found, found.picture, root)
-        diagnosis = diagnosis.model_copy(update={"stages": chosen_stages(stages, needs.stages)})
+        diagnosis = diagnosis.replace(stages=chosen_stages(stages, needs.stages))
     picture = found.picture
     if needs.is_page:
         shown = _shown(diagnosis, needs.compile_ids)
         if is_cut:
             picture = _details(recording, rank, needs, shown, executor)
         if picture is not None and len(shown) < len(diagnosis.recording.compiles):
-            picture = picture.model_copy(update={"shown": shown})
+            picture = picture.replace(shown=shown)
     return Result(diagnosis, picture)
 
 
@@ -180,9 +180,7 @@ def chosen_stages(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[G
     if unknown := set(asked.compile_ids).difference(known):
         raise _unknown("graph", min(unknown), known)
     return tuple(
-        graph.model_copy(
-            update={"stages": tuple(each for each in graph.stages if not asked.stages or each.stage in asked.stages)}
-        )
+        graph.replace(stages=tuple(each for each in graph.stages if not asked.stages or each.stage in asked.stages))
         for graph in found
         if not asked.compile_ids or graph.compile_id in asked.compile_ids
     )

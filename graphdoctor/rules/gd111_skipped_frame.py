@@ -105,7 +105,7 @@ def _enclosing(site: BreakSite, stack: tuple[StackEntry, ...], view: RecordingVi
 
 
 def _entry_at(entry: StackEntry, line: int, text: str | None) -> StackEntry:
-    return entry.model_copy(update={"line": line, "text": text, "column": None, "end_column": None, "indent": None})
+    return entry.replace(line=line, text=text, column=None, end_column=None, indent=None)
 
 
 def _fixes(site: BreakSite, where: _Where | None) -> Fixes:

@@ -68,7 +68,7 @@ class Assembler:
         # An export traces frames that don't run.
         ran = {one.compile_id: frames[one.frame_id] for one in compiles if one.frame_id in frames}
         counts = Counter(compile_.call_index for compile_ in compiles if compile_.outcome == "compiled")
-        calls = [call.model_copy(update={"compile_count": counts[n]}) for n, call in sorted(intake.calls.items())]
+        calls = [call.replace(compile_count=counts[n]) for n, call in sorted(intake.calls.items())]
         evidence = intake.evidence.finish()
         is_unfinished = any(call.outcome != "ok" for call in calls) or run.exit.reason not in (None, "finished")
         unfinished = [
@@ -77,29 +77,27 @@ class Assembler:
             if found.outcome == "unfinished" and not found.is_metrics_unread
         ]
         limits = {found.frame_id for found in self._extra if found.outcome == "limit"}
-        return run.model_copy(
-            update={
-                "environment": intake.environment,
-                "is_partial": is_cut or is_unfinished,
-                "calls": tuple(calls),
-                "compile_calls": tuple(intake.compile_calls),
-                "frames": tuple(frames.values()),
-                "ddp_splits": tuple(split_of(seen, self._parameters(seen.compile_id)) for seen in intake.ddp_splits),
-                "compiles": tuple(compiles),
-                "graphs": tuple(self._graph(seen.graph, ran.get(seen.graph.compile_id)) for seen in intake.graphs),
-                "breaks": tuple(map(self._break, breaks)),
-                "sources": tuple(intake.sources.values()),
-                "steps": intake.steps,
-                "settling": run.settling and self._settling(run.settling),
-                "replay": run.replay and run.replay.model_copy(update={"warm_up_frames_over_limit": len(limits)}),
-                "cache_bypasses": cache_bypasses(evidence.cache_answers),
-                "evidence": evidence,
-                "gaps": (
-                    *unreadable_gaps(self._unreadable),
-                    *run_gaps(run, unfinished, is_ours=self._is_ours, is_unfinished=is_unfinished),
-                    *old_log_gaps(intake.environment.torch, is_older=intake.is_older),
-                ),
-            }
+        return run.replace(
+            environment=intake.environment,
+            is_partial=is_cut or is_unfinished,
+            calls=tuple(calls),
+            compile_calls=tuple(intake.compile_calls),
+            frames=tuple(frames.values()),
+            ddp_splits=tuple(split_of(seen, self._parameters(seen.compile_id)) for seen in intake.ddp_splits),
+            compiles=tuple(compiles),
+            graphs=tuple(self._graph(seen.graph, ran.get(seen.graph.compile_id)) for seen in intake.graphs),
+            breaks=tuple(map(self._break, breaks)),
+            sources=tuple(intake.sources.values()),
+            steps=intake.steps,
+            settling=run.settling and self._settling(run.settling),
+            replay=run.replay and run.replay.replace(warm_up_frames_over_limit=len(limits)),
+            cache_bypasses=cache_bypasses(evidence.cache_answers),
+            evidence=evidence,
+            gaps=(
+                *unreadable_gaps(self._unreadable),
+                *run_gaps(run, unfinished, is_ours=self._is_ours, is_unfinished=is_unfinished),
+                *old_log_gaps(intake.environment.torch, is_older=intake.is_older),
+            ),
         )
 
     def _stack(self, found: PrintedBreak, function: str | None) -> tuple[StackEntry, ...]:
@@ -122,7 +120,7 @@ class Assembler:
 
     def _named(self, stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:
         return tuple(
-            entry.model_copy(update={"qualname": context.qualname})
+            entry.replace(qualname=context.qualname)
             if (context := self._intake.sources.get((entry.file, entry.line)))
             else entry
             for entry in stack
@@ -143,13 +141,11 @@ class Assembler:
         if root is not None and innermost(stack) is None:
             # No line of the program is on it: the module that torch wraps breaks in torch's own code.
             stack = (root.place, *stack)
-        return record.model_copy(
-            update={
-                "effect": "frame_skipped" if is_skip else record.effect,
-                "stack": self._named(stack),
-                "is_stack_exact": bool(found.exact),
-                "mechanism": mechanism_of((*path, *stack), record),
-            }
+        return record.replace(
+            effect="frame_skipped" if is_skip else record.effect,
+            stack=self._named(stack),
+            is_stack_exact=bool(found.exact),
+            mechanism=mechanism_of((*path, *stack), record),
         )
 
     def _raised_breaks(self) -> Iterator[PrintedBreak]:
@@ -229,9 +225,9 @@ class Assembler:
             else:
                 cause = cause_of_record(compile_.recompile, self._intake.place, reasons=compile_.reasons)
                 # A frame over its limit has no dynamo_start record, so nothing else says who called it.
-                cause = cause.model_copy(update={"caller": () if compile_.stack else self._named(compile_.caller)})
+                cause = cause.replace(caller=() if compile_.stack else self._named(compile_.caller))
             if (root := self._intake.roots.get(compile_.frame_id)) is not None:
-                cause = cause.model_copy(update={"changes": tuple(_of_root(cause.changes, root))})
+                cause = cause.replace(changes=tuple(_of_root(cause.changes, root)))
             return with_carried(cause, self._carried(compile_))
         except (ValueError, TypeError, LookupError, AttributeError):
             self._unreadable["graphdoctor_recompile"] += 1
@@ -312,7 +308,7 @@ class Assembler:
     def _settling(self, settling: Settling) -> Settling:
         extra = map(self._compile, self._extra)
         again = [compile_ for compile_ in extra if compile_.is_recompile or compile_.outcome == "limit"]
-        return settling.model_copy(update={"recompiles": tuple(again), "frames": tuple(self._frames(again).values())})
+        return settling.replace(recompiles=tuple(again), frames=tuple(self._frames(again).values()))
 
     def _graph(self, graph: Graph, frame: Frame | None) -> Graph:
         update: dict[str, object] = {}
@@ -322,10 +318,10 @@ class Assembler:
         root = None if compile_ is None else self._intake.roots.get(compile_.frame_id)
         if root is not None and graph.inputs is not None:
             update["inputs"] = tuple(
-                item if item.source is None else item.model_copy(update={"source": root.named_source(item.source)})
+                item if item.source is None else item.replace(source=root.named_source(item.source))
                 for item in graph.inputs
             )
-        return graph.model_copy(update=update)
+        return graph.replace(**update)
 
     def _parameters(self, compile_id: str) -> dict[str, str] | None:
         graphs = (seen.graph for seen in self._intake.graphs)
@@ -339,4 +335,4 @@ def _of_root(changes: Iterable[GuardChange], root: Root) -> Iterator[GuardChange
     for change in changes:
         place = change.guard_location
         place = root.place if place is None or place.origin == "torch" else place
-        yield change.model_copy(update={"expression": root.named(change.expression), "guard_location": place})
+        yield change.replace(expression=root.named(change.expression), guard_location=place)

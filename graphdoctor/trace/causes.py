@@ -87,7 +87,7 @@ def with_previous(changes: Iterable[GuardChange], last: ComparedEntry | None) ->
     shown = [change for change in (last.differing if last else ()) if change.kind != "relation"]
     known = {(change.kind, change.expression): change.old for change in reversed(shown)}
     previous = ((change, known.get((change.kind, change.expression))) for change in changes)
-    return tuple(change.model_copy(update={"previous": value}) for change, value in previous)
+    return tuple(change.replace(previous=value) for change, value in previous)
 
 
 def also_changed(nearest: ComparedEntry, last: ComparedEntry) -> tuple[GuardChange, ...]:
@@ -120,7 +120,7 @@ def cause_of_record(record: Mapping[str, Any], place: PlaceReader, *, reasons: t
     """The cause in one of our records; what torch printed if it names no cache entry."""
     nearest, last = _nearest(record, place, reasons)
     if nearest is None and reasons:
-        return cause_of_reasons(reasons, place).model_copy(update={"loop_values": record.get("loops") or {}})
+        return cause_of_reasons(reasons, place).replace(loop_values=record.get("loops") or {})
     changes = with_previous(nearest.changes, last) if nearest else ()
     others = also_changed(nearest, last) if nearest and last else ()
     found = {
@@ -155,7 +155,7 @@ def _compared(entry: Mapping[str, Any], compile_id: str | None, place: PlaceRead
     for item in entry.get("failed") or ():
         line = {"guard_location": _line(item, place)}
         for change in _changes(item):
-            found.setdefault((change.kind, change.expression), change.model_copy(update=line))
+            found.setdefault((change.kind, change.expression), change.replace(**line))
     differing = tuple(found.values())
     return ComparedEntry(compile_id, differing, tuple(_without_consequences(list(differing))), entry.get("hidden") or 0)
 
@@ -164,7 +164,7 @@ def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileC
     """The cause as far as torch printed it: each cache entry's first failed guard, the last call's entry first."""
     guard = take_apart(reasons[0])
     line = _entry(guard.line, place) or _entry(guard.place, place)
-    changes = tuple(change.model_copy(update={"guard_location": line}) for change in changes_of(guard))
+    changes = tuple(change.replace(guard_location=line) for change in changes_of(guard))
     last = ComparedEntry(guard.compile_id, changes, changes)
     known: dict[str, Any] = {"nearest": guard.compile_id, "last_used": guard.compile_id, "is_exact": False}
     return RecompileCause(**known, entry_count=len(reasons), changes=with_previous(changes, last))
@@ -179,9 +179,9 @@ def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> Recomp
 
     def named(changes: tuple[GuardChange, ...]) -> tuple[GuardChange, ...]:
         words = ((change, _carried_words(change.expression, carried)) for change in changes)
-        return tuple(change.model_copy(update={"expression": text}) for change, text in words)
+        return tuple(change.replace(expression=text) for change, text in words)
 
-    return cause.model_copy(update={"changes": named(cause.changes), "also_changed": named(cause.also_changed)})
+    return cause.replace(changes=named(cause.changes), also_changed=named(cause.also_changed))
 
 
 def _carried_words(text: str, carried: Callable[[str], str]) -> str:
@@ -239,7 +239,7 @@ def _changes(item: _Failed) -> Iterator[GuardChange]:
         update |= {"hint": words.hint, "guard": None if item["leaf"] in _TOLD else words.expression}
     for change in _found(item, source, words):
         known = vars(change)
-        yield change.model_copy(update={key: value for key, value in update.items() if known[key] is None})
+        yield change.replace(**{key: value for key, value in update.items() if known[key] is None})
 
 
 def _found(item: _Failed, source: str, words: GuardText | None) -> Iterable[GuardChange]:
@@ -387,7 +387,7 @@ def _with_new(change: GuardChange, now: _Value) -> GuardChange:
     if change.new is not None or not now or change.kind == "dynamic_marking":
         return change
     is_length = change.kind == "length" and "length" in now
-    return change.model_copy(update={"new": str(now["length"]) if is_length else _text(now)})
+    return change.replace(new=str(now["length"]) if is_length else _text(now))
 
 
 def _text(value: _Value) -> str | None:

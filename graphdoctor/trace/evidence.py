@@ -174,7 +174,7 @@ class Evidence:
             # A guard comes in two records under TORCH_DTRACE; one of them can lack the line.
             known = {} if before.file is not None else self._place(value)
             is_twin = record.kind in ("guard_added_fast", "propagate_real_tensors_provenance")
-            self._shapes[key] = before.model_copy(update={**known, "count": before.count + (not is_twin)})
+            self._shapes[key] = before.replace(**known, count=before.count + (not is_twin))
             return
         if len(self._shapes) >= _MAX_SHAPES:
             self._hidden_shapes += 1
@@ -200,7 +200,7 @@ class Evidence:
         key = (record.kind, record.compile_id, op, reason)
         known: dict[str, Any] = {"op": op, "is_missing": _KERNELS[record.kind], "compile_id": record.compile_id}
         before = self._kernels.get(key, FakeKernel(**known, reason=reason, count=0))
-        self._kernels[key] = before.model_copy(update={"count": before.count + 1})
+        self._kernels[key] = before.replace(count=before.count + 1)
 
 
 def joined(parts: Iterable[tuple[str, LogEvidence]]) -> LogEvidence:
@@ -229,4 +229,4 @@ def _prefixed(item: Any, prefix: str) -> Any:  # noqa: ANN401 - any of the model
     if isinstance(item, str):
         return prefix + item
     compile_id = getattr(item, "compile_id", None)
-    return item if compile_id is None else item.model_copy(update={"compile_id": prefix + compile_id})
+    return item if compile_id is None else item.replace(compile_id=prefix + compile_id)

@@ -60,7 +60,7 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
     # Strict export writes no record of a break (2.13).
     if failure is not None:
         breaks = (*breaks, _break_record(failure, words, _to_program(stack_of(failure))))
-    return recording.model_copy(update={"export": export, "breaks": breaks})
+    return recording.replace(export=export, breaks=breaks)
 
 
 def _to_program(stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:

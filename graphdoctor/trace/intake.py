@@ -190,7 +190,7 @@ class Intake:
             version = record.json().get("pytorch_version")
             if not isinstance(version, str):
                 raise TypeError("a version")
-            self.environment = self.environment.model_copy(update={"torch": version})
+            self.environment = self.environment.replace(torch=version)
 
     def _of_dynamo_start(self, record: Record, compile_: SeenCompile) -> None:
         compile_.is_started = True
@@ -223,7 +223,7 @@ class Intake:
 
     def _stacked(self, record: Record, found: PrintedBreak) -> PrintedBreak:
         place = {"compile_id": record.compile_id, "attempt": record.attempt, "call_index": record.call_index}
-        found.record = found.record.model_copy(update=place)
+        found.record = found.record.replace(**place)
         self._last_stacked = found
         return found
 
@@ -324,7 +324,7 @@ class Intake:
             index, printed = last.graph.index, {"code": last.graph.code, "dtensors": last.graph.dtensors}
         record.graph_index = index
         known = {"op_count": None, **value, "compile_id": compile_id, "index": index}
-        graph = read_fact(Graph, known, skips_unknown=True).model_copy(update=printed)
+        graph = read_fact(Graph, known, skips_unknown=True).replace(**printed)
         self.graphs[index:] = [SeenGraph(graph, None, is_ours=True)]
 
     def _of_graphdoctor_caller(self, record: Record, compile_: SeenCompile) -> None:
@@ -333,7 +333,7 @@ class Intake:
         above = tuple(self._recorded_entry(entry) for entry in record.json())
         frame = compile_.stack[-1]
         if compile_.frame_id in self.code_names:
-            frame = frame.model_copy(update={"function": self.code_names[compile_.frame_id][0]})
+            frame = frame.replace(function=self.code_names[compile_.frame_id][0])
         compile_.stack = collapse_resumes((*without_probe(above), frame))
 
     def _of_graphdoctor_recompile(self, record: Record, compile_: SeenCompile) -> None:

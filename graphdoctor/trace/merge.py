@@ -55,18 +55,20 @@ def merge(parts: Sequence[Part]) -> Recording:
     if len(renamed) == 1:
         return main
     graphs = (graph for recording in renamed for graph in recording.graphs)
-    return main.model_copy(
-        update={name: tuple(item for recording in renamed for item in getattr(recording, name)) for name in _JOINED}
-        | {
-            "environment": next((item.environment for item in renamed if item.environment.torch), main.environment),
-            "is_partial": any(recording.is_partial for recording in renamed),
-            "graphs": tuple(graph.model_copy(update={"index": index}) for index, graph in enumerate(graphs)),
-            "sources": tuple(
-                {(item.file, item.line): item for recording in renamed for item in recording.sources}.values()
-            ),
-            "evidence": joined_evidence((part.prefix, part.recording.evidence) for part in parts),
-            "gaps": _merge_gaps(parts),
-        }
+    return main.replace(
+        **(
+            {name: tuple(item for recording in renamed for item in getattr(recording, name)) for name in _JOINED}
+            | {
+                "environment": next((item.environment for item in renamed if item.environment.torch), main.environment),
+                "is_partial": any(recording.is_partial for recording in renamed),
+                "graphs": tuple(graph.replace(index=index) for index, graph in enumerate(graphs)),
+                "sources": tuple(
+                    {(item.file, item.line): item for recording in renamed for item in recording.sources}.values()
+                ),
+                "evidence": joined_evidence((part.prefix, part.recording.evidence) for part in parts),
+                "gaps": _merge_gaps(parts),
+            }
+        )
     )
 
 
@@ -76,7 +78,7 @@ def _rename(part: Part, frame_base: int) -> Recording:
         value = getattr(part.recording, name)
         if isinstance(value, tuple) and name not in ("gaps", "calls", "sources"):
             update[name] = tuple(_renamed(item, part, frame_base) for item in value)
-    return part.recording.model_copy(update=update)
+    return part.recording.replace(**update)
 
 
 def _renamed(fact: _Fact, part: Part, frame_base: int) -> _Fact:
@@ -95,7 +97,7 @@ def _renamed(fact: _Fact, part: Part, frame_base: int) -> _Fact:
             update[name] = part.process
         elif isinstance(value, Fact):
             update[name] = _renamed(value, part, frame_base)
-    return fact.model_copy(update=update)
+    return fact.replace(**update)
 
 
 def _merge_gaps(parts: Iterable[Part]) -> tuple[CaptureGap, ...]:
@@ -106,7 +108,7 @@ def _merge_gaps(parts: Iterable[Part]) -> tuple[CaptureGap, ...]:
             # Those of the main process come first.
             if (gap.code, gap.message) not in gaps:
                 message = f"{part.prefix} {gap.message}" if part.prefix else gap.message
-                gaps[gap.code, message] = gap.model_copy(update={"message": message})
+                gaps[gap.code, message] = gap.replace(message=message)
     return tuple(gaps.values())
 
 
@@ -162,4 +164,4 @@ class _Renaming:
         changed = {name: new for name, old in values.items() if (new := self.of(old)) is not old}
         if "origin" in values and values.get("file") in self._names:
             changed |= {"origin": "generated", "package": None}
-        return fact.model_copy(update=changed) if changed else fact
+        return fact.replace(**changed) if changed else fact

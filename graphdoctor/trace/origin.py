@@ -98,7 +98,7 @@ def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
             kept.pop()
         if kept and (kept[-1].file, kept[-1].function) == (entry.file, function):
             kept.pop()
-        kept.append(entry.model_copy(update={"function": function}))
+        kept.append(entry.replace(function=function))
     return tuple(kept)
 
 

@@ -72,7 +72,7 @@ def read_wanted(location: Location, wanted: Wanted, executor: Executor = ALONE) 
             "what_if": read_fact(WhatIf, folder.what_if) if folder.what_if else None,
             "treatment": read_fact(Treatment, folder.fixes) if folder.fixes else None,
         }
-        return read_folder(folder, wanted, executor).model_copy(update=trials)
+        return read_folder(folder, wanted, executor).replace(**trials)
 
 
 @contextmanager
@@ -127,7 +127,7 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
     if wanted.marks:
         found["span"] = _span(parts, contents, events, main_pid)
     generated = generated_names(section.intake.generated for _, section in parts)
-    return with_generated(merged.model_copy(update=found), generated)
+    return with_generated(merged.replace(**found), generated)
 
 
 def _reported(folder: RecordingFolder) -> Recording:
@@ -164,7 +164,7 @@ def _name_torch(contents: LogContents) -> None:
         if all(intake.environment.torch is None for intake in intakes):
             version = {"torch": named_version(process.process.logs)}
             for intake in intakes:
-                intake.environment = intake.environment.model_copy(update=version)
+                intake.environment = intake.environment.replace(**version)
 
 
 def _merged(
@@ -174,17 +174,15 @@ def _merged(
     merged = merge(parts)
     intakes = (section.intake for process in contents.processes for section in process.sections)
     inductor_graphs = (graph for intake in intakes for graph in intake.inductor_graphs)
-    merged = merged.model_copy(
-        update={
-            "watch": watch,
-            "coverage": merged.coverage if watch is None else watch.coverage,
-            "evidence": merged.evidence.model_copy(update={"records": record_counts(contents.damage)}),
-            "caches": cache_use(*(part.recording.evidence.cache_answers for part in parts)),
-            "profiled": profiled_call(events, inductor_graphs),
-            "cuda_graphs": cuda_graphs(events, merged.graphs),
-        }
+    merged = merged.replace(
+        watch=watch,
+        coverage=merged.coverage if watch is None else watch.coverage,
+        evidence=merged.evidence.replace(records=record_counts(contents.damage)),
+        caches=cache_use(*(part.recording.evidence.cache_answers for part in parts)),
+        profiled=profiled_call(events, inductor_graphs),
+        cuda_graphs=cuda_graphs(events, merged.graphs),
     )
-    return merged.model_copy(update={"gaps": tuple(_gaps(merged, contents, named, parts, events))})
+    return merged.replace(gaps=tuple(_gaps(merged, contents, named, parts, events)))
 
 
 def _gaps(

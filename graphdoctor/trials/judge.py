@@ -66,7 +66,7 @@ class Observed:
     def measures(self) -> Counts:
         """The counts."""
         summary = self.diagnosis.summary
-        return summary if self.is_compile_counted else summary.model_copy(update={"compile_time_s": None})
+        return summary if self.is_compile_counted else summary.replace(compile_time_s=None)
 
 
 @dataclass(frozen=True)

@@ -343,7 +343,7 @@ def _folded(parts: list[Part]) -> list[Part]:
 def _both(first: Part, other: Part) -> tuple[list[GuardNode], list[Part]]:
     """What two equal parts check; expected values that differ are marked."""
     guards = [
-        node if node.expected == same.expected else node.model_copy(update={"expected": VARIES})
+        node if node.expected == same.expected else node.replace(expected=VARIES)
         for node, same in zip(first.guards, other.guards, strict=True)
     ]
     below = [

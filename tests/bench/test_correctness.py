@@ -30,7 +30,7 @@ def replayed(
 ) -> Recording:
     compared = Comparison(kinds=tuple(kinds), differences=differences, is_bitwise_equal=is_bitwise_equal, note=note)
     replay = Replay(**{"compared": {"eager": compared}, "errors": (ERROR,), **more})
-    return recording().model_copy(update={"replay": replay})
+    return recording().replace(replay=replay)
 
 
 FAILED = recording(ended=ProbeExit(status=1, reason="error", message="The program failed in call 1: RuntimeError: no."))

@@ -24,8 +24,8 @@ def finding(code: str, *, call_us: float | None = None, **values: Any) -> Findin
 
 
 def ordered(*findings: Finding, guards: Guards | None = None) -> list[str]:
-    facts = factories.recording().model_copy(update={"guards": guards})
-    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0").model_copy(update={"findings": findings})
+    facts = factories.recording().replace(guards=guards)
+    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0").replace(findings=findings)
     return [found.code for found in reasons(diagnosis, KERNELS)]
 
 
@@ -46,7 +46,7 @@ def test_guard_checks_stand_where_their_share_puts_them() -> None:
 
 def test_what_runs_eagerly_comes_before_what_may_cost_nothing() -> None:
     skipped = finding("GD111", effects=Effects(skipped_frames=("forward",)))
-    compiling = finding("GD202").model_copy(update={"cost": Cost(compile_s=2.0)})
+    compiling = finding("GD202").replace(cost=Cost(compile_s=2.0))
     assert ordered(compiling, finding("GD504", severity="info"), skipped, finding("GD402", call_us=30.0)) == [
         "GD402",
         "GD111",

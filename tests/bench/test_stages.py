@@ -76,7 +76,7 @@ class Compiler:
         ended = ProbeExit(status=0, reason="finished")
         if self.is_wrong and self.outcome == "failed":
             ended = ProbeExit(status=1, reason="error", message="It raised.", error_type=self.error_type)
-        return recording().model_copy(update={"exit": ended, "replay": Replay(parts=tuple(parts))})
+        return recording().replace(exit=ended, replay=Replay(parts=tuple(parts)))
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,12 @@ from tests.bench_reports import (
 from tests.factories import change
 
 PRODUCTS = finding("GD510", "2 matrix products in float32 could run on tensor cores")
-COMPILES = finding("GD401", "12 modules in one graph").model_copy(update={"cost": Cost(compile_s=9.0)})
-RECOMPILES = finding("GD212", "recompiled once").model_copy(update={"changes": (change(),)})
-EAGER_NOW = finding("GD201", "`forward` runs eagerly").model_copy(
-    update={"changes": (change(),), "effects": Effects(skipped_frames=("forward",))}
+COMPILES = finding("GD401", "12 modules in one graph").replace(cost=Cost(compile_s=9.0))
+RECOMPILES = finding("GD212", "recompiled once").replace(changes=(change(),))
+EAGER_NOW = finding("GD201", "`forward` runs eagerly").replace(
+    changes=(change(),), effects=Effects(skipped_frames=("forward",))
 )
-OVER = finding("GD201", "`Net.forward` runs eagerly since call 9").model_copy(update={"cost": Cost(compile_s=12.0)})
+OVER = finding("GD201", "`Net.forward` runs eagerly since call 9").replace(cost=Cost(compile_s=12.0))
 WRONG = variant("c", 2000.0, status="wrong", correct=False)
 FAILED, SKIPPED = (
     ended("default", "failed", "RuntimeError: no kernel."),

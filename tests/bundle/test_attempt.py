@@ -17,7 +17,7 @@ FINISHED = ProbeExit(status=0, reason="finished")
 
 def run(*prints: str, file: str = "/run/reproduce.py", **facts: Any) -> Recording:
     breaks = tuple(record(entry(5 + line, f'print("{text}")', file=file)) for line, text in enumerate(prints))
-    return recording(breaks=breaks).model_copy(update={"exit": FINISHED, **facts})
+    return recording(breaks=breaks).replace(exit=FINISHED, **facts)
 
 
 def failing(name: str) -> ProbeExit:
@@ -70,8 +70,8 @@ def test_a_run_that_was_stopped_is_not_the_same():
 
 def test_a_file_of_the_project_that_the_script_still_needs_is_named():
     after = run("a")
-    outside = tuple(found.model_copy(update={"file": "/project/layers.py"}) for found in after.frames)
-    within = tuple(found.model_copy(update={"file": "/run/reproduce.py"}) for found in after.frames)
+    outside = tuple(found.replace(file="/project/layers.py") for found in after.frames)
+    within = tuple(found.replace(file="/run/reproduce.py") for found in after.frames)
     assert outside
     words = [compared(run("a"), run("a", frames=frames), FOLDER).words for frames in (outside, within)]
     assert ["layers.py" in text for text in words] == [True, False]

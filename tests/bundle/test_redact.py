@@ -167,7 +167,7 @@ def test_a_hint_keeps_its_code_and_what_its_words_need_and_nothing_of_the_progra
     meta = redaction().meta({"exit": ended})["exit"]
     assert (meta["hint_code"], meta["hint_values"], meta["error_type"]) == ("timeout", kept, "name1.name2")
     before = read_recording(RECORDINGS / "2.13.0" / "item")
-    before = before.model_copy(update={"exit": ProbeExit(status=1, **ended)})
+    before = before.replace(exit=ProbeExit(status=1, **ended))
     diagnosis = diagnose(before, RULES, root=Path("/"), version="0")
     assert redaction().redacted(diagnosis).recording.exit.hint_values == kept
 
@@ -307,7 +307,7 @@ def test_a_change_keeps_sizes_dtypes_and_modes(kind, old, new, told):
     diagnosis = diagnose(recording, RULES, root=Path("/"), version="0")
     change = GuardChange(kind=kind, expression="x", old=old, new=new)
     (finding, *_) = diagnosis.findings
-    marked = diagnosis.model_copy(update={"findings": (finding.model_copy(update={"changes": (change,)}),)})
+    marked = diagnosis.replace(findings=(finding.replace(changes=(change,)),))
     (shown_change,) = redaction().redacted(marked).findings[0].changes
     assert (shown_change.old, shown_change.new) == told
 

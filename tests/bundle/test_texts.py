@@ -40,8 +40,8 @@ def test_an_issue_has_each_finding_its_place_torch_s_words_and_the_script_or_why
 def test_nothing_in_a_finding_becomes_markup_and_no_fence_ends_early() -> None:
     diagnosis = with_prints((5, "a"))
     (finding,) = diagnosis.findings
-    marked = finding.model_copy(update={"message": "see #12 by @someone <b>, `a_b`"})
-    text = issue_text(diagnosis.model_copy(update={"findings": (marked,)}), SCRIPT, None)
+    marked = finding.replace(message="see #12 by @someone <b>, `a_b`")
+    text = issue_text(diagnosis.replace(findings=(marked,)), SCRIPT, None)
     (shown,) = (line for line in text.splitlines() if line.startswith("**1. "))
     assert not any(markup in shown for markup in ("#12", " @someone", "<b>"))
     assert "`a_b`" in shown

@@ -30,7 +30,7 @@ ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
 
 def diagnosed(facts: Recording | None = None, **values: Any) -> Diagnosis:
     """The diagnosis of a recording, a whole and plain one by default, with facts replaced."""
-    known = (facts or recording()).model_copy(update=values)
+    known = (facts or recording()).replace(**values)
     return diagnose(known, RULES, root=Path("/project"), version="1")
 
 

@@ -41,7 +41,7 @@ def broken(*lines: int, call: SteadyCall | None = None, effect: Any = "resumed",
         compiles=tuple(compiled(compile_id) for compile_id in ids),
         graphs=tuple(graph(compile_id, index=number) for number, compile_id in enumerate(ids)),
     )
-    return facts.model_copy(update={"steady_call": call, **changes})
+    return facts.replace(steady_call=call, **changes)
 
 
 def diagnosed(facts: Recording) -> Diagnosis:
@@ -59,7 +59,7 @@ def skipped(*lines: int, call: SteadyCall) -> Recording:
         compiles=tuple(compiled(f"{number}/0", outcome="skipped") for number in range(len(lines))),
         graphs=(),
     )
-    return facts.model_copy(update={"steady_call": call})
+    return facts.replace(steady_call=call)
 
 
 def times(ratio: float, backend: str = "eager") -> PairedTime:
@@ -76,23 +76,21 @@ def treated(facts: Recording, **changes: Any) -> Recording:
         place="model.py:12", round=1, is_on_untouched=True, verdict="verified", is_applied=True,
         times=(times(0.75), times(0.5, "inductor")),
     )  # fmt: skip
-    treatment = Treatment(tried=(known.model_copy(update=changes),), before=MEASURES)
-    return facts.model_copy(update={"treatment": treatment})
+    treatment = Treatment(tried=(known.replace(**changes),), before=MEASURES)
+    return facts.replace(treatment=treatment)
 
 
 def again(compile_id: str, seconds: float | None, *values: Any, **options: Any) -> Compile:
-    return recompiled(compile_id, *(values or (change(),)), **options).model_copy(update={"duration_s": seconds})
+    return recompiled(compile_id, *(values or (change(),)), **options).replace(duration_s=seconds)
 
 
 def on_device(facts: Recording, device: str) -> Recording:
     """The same graphs with their inputs on a device."""
     moved = tuple(
-        found.model_copy(
-            update={"inputs": tuple(item.model_copy(update={"device": device}) for item in found.inputs or ())}
-        )
+        found.replace(inputs=tuple(item.replace(device=device) for item in found.inputs or ()))
         for found in facts.graphs
     )
-    return facts.model_copy(update={"graphs": moved})
+    return facts.replace(graphs=moved)
 
 
 def beside_eager_code(effect: Any) -> Recording:
@@ -101,16 +99,13 @@ def beside_eager_code(effect: Any) -> Recording:
     other = record(entry(40, "print(2)"), compile_id="1/0", effect=effect, chain=(PRINT, LOOP))
     outcome: Any = "skipped" if effect == "frame_skipped" else "compiled"
     compiles = (facts.compiles[0], compiled("1/0", outcome=outcome))
-    return facts.model_copy(update={"breaks": (*facts.breaks, other), "compiles": compiles})
+    return facts.replace(breaks=(*facts.breaks, other), compiles=compiles)
 
 
 GAP = steady((0, 5, 20), (1, 60, 100))
-EVEN = [
-    times(0.99).model_copy(update={"ratio_low": low, "ratio_high": high})
-    for low, high in ((0.9, 1.1), (0.97, 1.0), (1.0, 1.2))
-]
+EVEN = [times(0.99).replace(ratio_low=low, ratio_high=high) for low, high in ((0.9, 1.1), (0.97, 1.0), (1.0, 1.2))]
 MOVED = broken(12, call=steady(call_us=70.0), effect="frame_skipped")
-ON_CUDA = MOVED.target.model_copy(update={"call_options": {"device": "cuda"}})
+ON_CUDA = MOVED.target.replace(call_options={"device": "cuda"})
 ONCE = again("0/1", 0.5)
 
 CASES = {
@@ -141,7 +136,7 @@ CASES = {
     "seconds that torch did not tell": recording(compiles=(compiled(), again("0/1", None))),
     "a timed fix and seconds": treated(recording(compiles=(compiled(), ONCE))),
     **{f"on {device}": on_device(broken(12, call=GAP), device) for device in ("cuda:0", "xpu", "cpu")},
-    "on a device that no graph tells": MOVED.model_copy(update={"target": ON_CUDA}),
+    "on a device that no graph tells": MOVED.replace(target=ON_CUDA),
 }  # fmt: skip
 
 
@@ -169,8 +164,8 @@ def test_what_costs_more_comes_first() -> None:
 
 def test_severity_comes_before_cost() -> None:
     dear = broken(12, 15, call=steady((0, 0, 10), (1, 90, 95), (2, 96, 100)))
-    worse = dear.breaks[1].model_copy(update={"effect": "raised"})
-    facts = dear.model_copy(update={"breaks": (dear.breaks[0], worse)})
+    worse = dear.breaks[1].replace(effect="raised")
+    facts = dear.replace(breaks=(dear.breaks[0], worse))
     findings: tuple[Finding, ...] = diagnosed(facts).findings
     assert [(finding.severity, finding.location.line) for finding in findings] == [("error", 15), ("warning", 12)]
 

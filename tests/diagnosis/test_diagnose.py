@@ -194,7 +194,7 @@ def test_a_users_error_says_what_eager_mode_does_only_when_it_was_tried(eager: s
 
 
 def test_unknown_stays_unknown() -> None:
-    diagnosis = diagnosed(recording(coverage=None, compiles=(compiled().model_copy(update={"duration_s": None}),)))
+    diagnosis = diagnosed(recording(coverage=None, compiles=(compiled().replace(duration_s=None),)))
     assert diagnosis.summary.coverage is None
     assert diagnosis.summary.compile_time_s is None
 

@@ -31,18 +31,16 @@ FOREIGN: dict[str, Any] = {"gaps": (CaptureGap(code="GD904", kind="foreign_log",
 
 def diagnosed(facts: Recording | None = None, **values: Any) -> Diagnosis:
     """The diagnosis of a recording, a whole and plain one by default, with facts replaced."""
-    known = (facts or recording()).model_copy(update=values)
+    known = (facts or recording()).replace(**values)
     return diagnose(known, RULES, root=Path("/project"), version="1")
 
 
 def target(**values: Any) -> dict[str, Any]:
-    return {"target": recording().target.model_copy(update=values)}
+    return {"target": recording().target.replace(**values)}
 
 
 def environment(**values: Any) -> dict[str, Any]:
-    return {
-        "environment": Environment(python="3.11.7", torch="2.13.0", platform="Linux x86_64").model_copy(update=values)
-    }
+    return {"environment": Environment(python="3.11.7", torch="2.13.0", platform="Linux x86_64").replace(**values)}
 
 
 def calls(*inputs: str) -> dict[str, Any]:
@@ -91,7 +89,7 @@ DIFFERING: list[tuple[Diagnosis, Diagnosis]] = [
     (diagnosed(**environment()), diagnosed(**environment(device_name="H200"))),
     (diagnosed(), diagnosed(**KILLED)),
     (diagnosed(), diagnosed(**gap("A record could not be read."))),
-    (diagnosed(), diagnosed().model_copy(update={"graphdoctor_version": "2"})),
+    (diagnosed(), diagnosed().replace(graphdoctor_version="2")),
     (diagnosed(**script(3)), diagnosed(**script(3, mode="max-autotune"))),
     # Another finding at a line that is the same.
     (

@@ -88,16 +88,16 @@ def test_values_that_change_over_the_calls_are_one_finding_with_all_their_values
 def test_the_values_of_a_finding_are_those_that_calls_passed() -> None:
     size = change(expression="x.shape[1]", old="6", new="1")
     prompt = change(expression="x.shape[1]", old="6", new="9")
-    known = facts_of(recompiled("0/1", size), recompiled("0/2", prompt.model_copy(update={"previous": "1"}), call=5))
-    unknown = facts_of(recompiled("0/1", size), recompiled("0/2", prompt.model_copy(update={"previous": None}), call=5))
+    known = facts_of(recompiled("0/1", size), recompiled("0/2", prompt.replace(previous="1"), call=5))
+    unknown = facts_of(recompiled("0/1", size), recompiled("0/2", prompt.replace(previous=None), call=5))
     for facts in (known, unknown):
         (finding,) = diagnosed(facts).findings
         assert "`x.shape[1]` changed: 6 → 1 → 9" in finding.message
 
 
 def test_a_change_from_the_same_last_value_follows_whatever_the_entries_were_compiled_for() -> None:
-    outer = change(expression="x.shape[1]", old="6", new="9").model_copy(update={"previous": "1"})
-    inner = change(expression="y.shape[1]", old="3", new="9", source="L['y']").model_copy(update={"previous": "1"})
+    outer = change(expression="x.shape[1]", old="6", new="9").replace(previous="1")
+    inner = change(expression="y.shape[1]", old="3", new="9", source="L['y']").replace(previous="1")
     assert events_of(recompiled("0/1", outer), recompiled("1/1", inner)) == [("0/1", "1/1")]
 
 
@@ -139,7 +139,7 @@ def test_the_limit_says_which_values_filled_the_cache_and_what_went_eager_with_i
 def test_the_limit_that_was_hit_is_the_one_to_raise() -> None:
     over = recompiled("0/8", STEP, call=9, outcome="limit")
     failure = FailedCompile(type="Unsupported", message="", limit="accumulated_recompile_limit")
-    limit = diagnosed(facts_of(over.model_copy(update={"failure": failure}))).findings[0]
+    limit = diagnosed(facts_of(over.replace(failure=failure))).findings[0]
     assert "accumulated_recompile_limit" in limit.message
     assert [fix.setting.name for fix in limit.fixes if fix.setting] == [
         "torch._dynamo.config.accumulated_recompile_limit"
@@ -147,7 +147,7 @@ def test_the_limit_that_was_hit_is_the_one_to_raise() -> None:
 
 
 def test_a_recompile_without_any_reason_is_still_told() -> None:
-    bare = compiled("0/1", call=2).model_copy(update={"is_recompile": True})
+    bare = compiled("0/1", call=2).replace(is_recompile=True)
     (finding,) = diagnosed(facts_of(bare)).findings
     assert finding.code == "GD200"
     assert "a guard that torch did not name" in finding.message
@@ -169,7 +169,7 @@ def test_a_value_that_changed_in_several_calls_is_one_change_of_the_finding() ->
 def test_a_finding_counts_the_changes_that_were_not_recorded() -> None:
     compile_ = recompiled("0/1", BATCH)
     assert compile_.cause is not None
-    hidden = compile_.model_copy(update={"cause": compile_.cause.model_copy(update={"hidden_change_count": 3})})
+    hidden = compile_.replace(cause=compile_.cause.replace(hidden_change_count=3))
     (finding,) = diagnosed(facts_of(hidden)).findings
     assert finding.hidden_change_count == 3
 
@@ -184,10 +184,8 @@ def test_a_function_over_its_limit_names_every_value_that_filled_the_cache() -> 
 
 def fixes_of(*compiles: Compile, parameters: tuple[str, ...] = ("x", "cache")) -> tuple[Fix, ...]:
     facts = facts_of(*compiles)
-    target = facts.target.model_copy(update={"parameters": parameters})
-    (finding,) = [
-        found for found in diagnosed(facts.model_copy(update={"target": target})).findings if found.code == "GD202"
-    ]
+    target = facts.target.replace(parameters=parameters)
+    (finding,) = [found for found in diagnosed(facts.replace(target=target)).findings if found.code == "GD202"]
     return finding.fixes
 
 
@@ -201,7 +199,7 @@ def test_a_tensor_that_the_first_call_need_not_have_is_marked_in_words() -> None
     grown = change(expression="cache['k'].shape[1]", old="6", new="7", source="L['cache']['k']")
     again = recompiled("0/2", grown, call=3)
     assert again.cause is not None
-    later = again.model_copy(update={"cause": again.cause.model_copy(update={"nearest": "0/1"})})
+    later = again.replace(cause=again.cause.replace(nearest="0/1"))
     assert fixes_of(again)[0].snippet == "torch._dynamo.mark_dynamic(cache['k'], 1)"
     assert "before each call in which the tensor exists" in fixes_of(later)[0].title
     assert fixes_of(later)[0].snippet is None

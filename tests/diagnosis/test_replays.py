@@ -36,7 +36,7 @@ def findings() -> tuple[Finding, ...]:
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", change())))
     (found,) = diagnose(facts, RULES, root=Path("/project"), version="0").findings
     fixes = (Fix(title="as a tensor", kind="call", snippet=TENSOR), Fix(title="in words", kind="code"))
-    return (found.model_copy(update={"fixes": fixes}),)
+    return (found.replace(fixes=fixes),)
 
 
 def judged(*results: TrialResult) -> list[tuple[str, Verdict, str | None]]:
@@ -76,7 +76,7 @@ def test_one_that_saves_compiles_stays_in_its_place_and_says_how_many() -> None:
 
 def test_one_that_was_replayed_only_with_others_is_left_alone() -> None:
     both = result(TENSOR, 9)
-    together = both.model_copy(update={"remedies": both.remedies * 2})
+    together = both.replace(remedies=both.remedies * 2)
     assert judged(result(None, 4), together)[0] == ("as a tensor", "not tried", None)
 
 

@@ -138,7 +138,7 @@ def test_what_became_of_each_graph(snapshot: SnapshotAssertion) -> None:
 
 def test_some_stages_of_some_graphs():
     found = trained()
-    other = found.model_copy(update={"compile_id": "1/0"})
+    other = found.replace(compile_id="1/0")
     (kept,) = chosen_stages((found, other), StagesAsked(("joint", "fusion"), ("0/0",)))
     assert [report.stage for report in kept.stages] == ["joint", "fusion", "fusion"]
 

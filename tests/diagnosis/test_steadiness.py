@@ -30,7 +30,7 @@ def called(*counts: int) -> tuple[Call, ...]:
 
 
 def diagnosed(*compiles: Compile, calls: tuple[Call, ...], settling: Settling | None = None) -> Diagnosis:
-    found = recording(compiles=compiles, calls=calls, coverage=None).model_copy(update={"settling": settling})
+    found = recording(compiles=compiles, calls=calls, coverage=None).replace(settling=settling)
     return diagnose(found, RULES, root=Path("/project"), version="1")
 
 
@@ -49,7 +49,7 @@ NEVER = Settling(
 def script(*functions: WatchedFunction, limited: bool = False) -> Diagnosis:
     compiles = (compiled(), *((again(1, "self.n", outcome="limit"),) if limited else ()))
     found = recording(compiles=compiles, calls=(), coverage=None)
-    found = found.model_copy(update={"watch": CallWatch(functions=functions, cost_s=0.0)})
+    found = found.replace(watch=CallWatch(functions=functions, cost_s=0.0))
     return diagnose(found, RULES, root=Path("/project"), version="1")
 
 

@@ -22,7 +22,7 @@ from tests.factories import FILE, change, compiled, context, entry, frame, recom
 
 def site(statement: str, **changes: Any) -> BreakSite:
     line = entry(8, statement.splitlines()[0])
-    known = context(8, statement).model_copy(update=changes)
+    known = context(8, statement).replace(**changes)
     return BreakSite(entry=line, records=(record(line),), effects=Effects(), context=known)
 
 
@@ -118,7 +118,7 @@ def test_an_argument_of_torch_compile_names_the_program_s_only_call() -> None:
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", size)))
     calls = (CompileCall(file="/project/train.py", line=9, function="main", compiled="Net"),)
     for known, place in (((), None), (calls, ("train.py", 9)), ((*calls, *calls), ("train.py", 9))):
-        shown = diagnose(facts.model_copy(update={"compile_calls": known}), RULES, root=Path("/project"), version="0")
+        shown = diagnose(facts.replace(compile_calls=known), RULES, root=Path("/project"), version="0")
         fix = next(fix for fix in shown.findings[0].fixes if fix.place and fix.place.where == "compile")
         assert fix.place is not None
         assert fix.place.file == (place and place[0])

@@ -28,7 +28,7 @@ def setting_of(finding: Finding) -> Setting:
 
 def with_trials(*tried: TriedFix, gone: tuple[str, ...] = ()) -> Finding:
     treatment = Treatment(tried=tried, before=MEASURES, gone=gone)
-    known = FACTS.model_copy(update={"treatment": treatment})
+    known = FACTS.replace(treatment=treatment)
     (finding,) = diagnose(known, RULES, root=Path("/project"), version="0").findings
     return finding
 
@@ -62,7 +62,7 @@ def test_a_tried_setting_keeps_its_setting_and_its_source_and_replaces_the_sugge
 
 
 def test_a_setting_that_needs_an_import_is_the_same_setting() -> None:
-    setting = setting_of(plain()).model_copy(update={"imports": ("logging",)})
+    setting = setting_of(plain()).replace(imports=("logging",))
     assert setting.code != setting.line
     finding = with_trials(tried(snippet=setting.code, setting=setting))
     assert finding.fixes[0].setting == setting
@@ -71,13 +71,13 @@ def test_a_setting_that_needs_an_import_is_the_same_setting() -> None:
 def test_a_suggestion_whose_lines_were_tried_one_by_one_is_not_shown_again() -> None:
     changes = [change(expression=f"x.shape[{dim}]", source="L['x']") for dim in (0, 1)]
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes)))
-    facts = facts.model_copy(update={"target": facts.target.model_copy(update={"parameters": ("x",)})})
+    facts = facts.replace(target=facts.target.replace(parameters=("x",)))
     (finding,) = diagnose(facts, RULES, root=Path("/project"), version="0").findings
     lines = (finding.fixes[0].snippet or "").splitlines()
     assert len(lines) == 2
     each = tuple(tried(kind="call", snippet=line, fingerprint=finding.fingerprint) for line in lines)
     treatment = Treatment(tried=each, before=MEASURES)
-    known = facts.model_copy(update={"treatment": treatment})
+    known = facts.replace(treatment=treatment)
     (treated,) = diagnose(known, RULES, root=Path("/project"), version="0").findings
     assert finding.fixes[0].snippet not in codes(treated.fixes)
 
@@ -107,12 +107,12 @@ def test_a_finding_that_all_verified_fixes_remove_is_mended() -> None:
 
 
 def test_code_that_no_edit_could_be_written_for_is_said_in_words() -> None:
-    known = FACTS.model_copy(update={"sources": (context(12, 'log.info("x")'),)})
+    known = FACTS.replace(sources=(context(12, 'log.info("x")'),))
     (bare,) = diagnose(known, RULES, root=Path("/project"), version="0").findings
     guard = next(fix for fix in bare.fixes if fix.kind == "code")
     assert guard.snippet is not None
     treatment = Treatment(tried=(), before=MEASURES, declined={bare.fingerprint: "the call's value is used"})
-    declined = known.model_copy(update={"treatment": treatment})
+    declined = known.replace(treatment=treatment)
     (finding,) = diagnose(declined, RULES, root=Path("/project"), version="0").findings
     shown = next(fix for fix in finding.fixes if fix.kind == "code")
     assert (shown.snippet, shown.place) == (None, None)

@@ -62,6 +62,6 @@ def test_sizes_are_described_as_torch_left_them():
     free, constant = dims().dims
     assert dim_text(free, dims()) == "dynamic, 2 to 4 (exported with 3; run with 4)"
     assert dim_text(constant, dims()) == "always 4, made a constant by model.py:9 `y = self.lin(x)`"
-    other = free.model_copy(update={"source": "y", "other_sizes": ()})
-    both = dims().model_copy(update={"dims": (free, other)})
+    other = free.replace(source="y", other_sizes=())
+    both = dims().replace(dims=(free, other))
     assert dim_text(other, both) == "dynamic, 2 to 4, equal to x.shape[0] (exported with 3)"

@@ -97,7 +97,7 @@ def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:
     if limit:
         again.append(recompiled(f"0/{count + 1}", *changes, call=count + 2, outcome=outcome))
     facts = recording(frames=(frame(),), compiles=(compiled(), *again))
-    return facts.model_copy(update={"target": facts.target.model_copy(update={"parameters": ("x", "scale")})})
+    return facts.replace(target=facts.target.replace(parameters=("x", "scale")))
 
 
 def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path)
     [finding] = facts.diagnosis.findings
 
     def proposals(**update: object) -> tuple[Fix, ...]:
-        diagnosis = facts.diagnosis.model_copy(update={"findings": (finding.model_copy(update=update),)})
+        diagnosis = facts.diagnosis.replace(findings=(finding.replace(**update),))
         [found] = options_for(replace(facts, diagnosis=diagnosis), Sources(Program(), tmp_path, {}), Selection())
         return found.fixes
 
@@ -115,11 +115,11 @@ def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path)
 
 def test_nothing_is_offered_for_other_findings(tmp_path: Path) -> None:
     def as_other(finding: Finding) -> Finding:
-        return finding.model_copy(update={"code": "GD301"})
+        return finding.replace(code="GD301")
 
     facts = seen(recording(breaks=(record(entry(3)),)), tmp_path)
     findings = tuple(map(as_other, facts.diagnosis.findings))
-    other = replace(facts, diagnosis=facts.diagnosis.model_copy(update={"findings": findings}))
+    other = replace(facts, diagnosis=facts.diagnosis.replace(findings=findings))
     assert options_for(other, Sources(Program(), tmp_path, {}), Selection()) == []
 
 
@@ -134,12 +134,10 @@ def not_recorded(skip: CudaGraphSkip, *, is_part: bool = False, mutated: tuple[s
         for name, device in (("x", "cuda:0"), ("scale", "cpu"))
     )
     facts = recording()
-    return facts.model_copy(
-        update={
-            "cuda_graphs": CudaGraphs(captured=0, functions=(function,), **skips),
-            "target": facts.target.model_copy(update={"parameters": ("x", "seen", "scale")}),
-            "graphs": tuple(each.model_copy(update={"inputs": inputs}) for each in facts.graphs),
-        }
+    return facts.replace(
+        cuda_graphs=CudaGraphs(captured=0, functions=(function,), **skips),
+        target=facts.target.replace(parameters=("x", "seen", "scale")),
+        graphs=tuple(each.replace(inputs=inputs) for each in facts.graphs),
     )
 
 
@@ -177,7 +175,7 @@ def suggesting(*fixes: Fix) -> Offer:
     def offered(folder: Path) -> list[Options]:
         found = seen(recording(breaks=(record(entry(LINE)),)), folder)
         [finding] = found.diagnosis.findings
-        diagnosis = found.diagnosis.model_copy(update={"findings": (finding.model_copy(update={"fixes": fixes}),)})
+        diagnosis = found.diagnosis.replace(findings=(finding.replace(fixes=fixes),))
         return options_for(replace(found, diagnosis=diagnosis), Sources(Program(), folder, {}), Selection())
 
     return offered
@@ -194,7 +192,7 @@ def of(facts: Recording) -> Offer:
 def numbers(*names: str) -> Recording:
     """A run that is compiled again for numbers that are arguments."""
     facts = recompiling(*(change("number", name, "1.0", "2.0", source=f"L['{name}']") for name in names))
-    return facts.model_copy(update={"target": facts.target.model_copy(update={"parameters": names})})
+    return facts.replace(target=facts.target.replace(parameters=names))
 
 
 CALLER = entry(3, "y = body(x)")
@@ -262,7 +260,7 @@ OFFERS: dict[str, Offer] = {
     "a function that torch alone calls": at(LINE, TORCH),
     # Recompiles.
     "a break that names the value of a recompile": lambda folder: options(
-        folder, facts=recompiling(PRINTED).model_copy(update={"breaks": (record(entry(LINE)),)})
+        folder, facts=recompiling(PRINTED).replace(breaks=(record(entry(LINE)),))
     ),
     "a size and a number": of(recompiling(change(), SCALE)),
     "many values": of(numbers("a", "b", "c", "d", "e")),

@@ -23,8 +23,8 @@ def found(
 
 
 def of(facts: Recording, parameters: tuple[str, ...] | None) -> RecompileFixes:
-    target = facts.target.model_copy(update={"parameters": parameters})
-    tried = recompile_fixes(facts.model_copy(update={"target": target}))
+    target = facts.target.replace(parameters=parameters)
+    tried = recompile_fixes(facts.replace(target=target))
     assert tried is not None
     return tried
 

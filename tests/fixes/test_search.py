@@ -72,7 +72,7 @@ def runs(
         coverage=Coverage(graph_ops=coverage, eager_ops=100 - coverage, extra_calls=1, extra_compiles=0),
     )  # fmt: skip
     replay = Replay(compared={"eager": compared} if compared else {})
-    return facts.model_copy(update={"replay": replay})
+    return facts.replace(replay=replay)
 
 
 class Script:
@@ -244,7 +244,7 @@ def known(*fixes: str | Candidate) -> list[Candidate]:
 
 
 def broken(facts: Recording, *breaks: BreakRecord) -> Recording:
-    return facts.model_copy(update={"breaks": breaks})
+    return facts.replace(breaks=breaks)
 
 
 def same_line(facts: Recording) -> Recording:
@@ -459,12 +459,8 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
     def world(fixes: Fixes) -> Recording:
         facts = runs(*([] if "a" in fixes else [3]), *([] if "b" in fixes else [4]), file=path)
         # Another cause: an edit that spans two breaks of one cause could have taken away either.
-        return facts.model_copy(
-            update={
-                "breaks": tuple(
-                    one.model_copy(update={"chain": (LOOP,)}) if one.stack[0].line == 4 else one for one in facts.breaks
-                )
-            }
+        return facts.replace(
+            breaks=tuple(one.replace(chain=(LOOP,)) if one.stack[0].line == 4 else one for one in facts.breaks)
         )
 
     found = patient(world, {"GD101": []})
@@ -497,7 +493,7 @@ def test_new_lines_that_break_for_another_reason_are_no_fix(tmp_path: Path, pati
 
     def world(fixes: Fixes) -> Recording:
         chain = (ASKED,) if "a" in fixes else (PRINT,)
-        return runs(3).model_copy(update={"breaks": (record(entry(3, file=str(path)), chain=chain),)})
+        return runs(3).replace(breaks=(record(entry(3, file=str(path)), chain=chain),))
 
     found = patient(world, {"GD101": [edit("a", path, 3)]})
     [case] = found.treated(selection=Selection(select=("GD101",))).treatment.tried
@@ -540,8 +536,8 @@ def test_two_equal_lines_in_one_function_are_two_findings(tmp_path: Path, patien
         line = {0: 5, 1: 8}.get(len(fixes))
         facts = runs(*([] if line is None else [line]), skips=[] if line is None else [line], file=path, coverage=0)
         text = 'print("here")'
-        breaks = [one.model_copy(update={"stack": (entry(line or 0, text, file=str(path)),)}) for one in facts.breaks]
-        return facts.model_copy(update={"breaks": tuple(breaks)})
+        breaks = [one.replace(stack=(entry(line or 0, text, file=str(path)),)) for one in facts.breaks]
+        return facts.replace(breaks=tuple(breaks))
 
     class Counting(Script):
         def replay(self, program: Program, name: str, **_options: Any) -> Recording:

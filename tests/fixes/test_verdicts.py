@@ -37,7 +37,7 @@ def seen(
     measured = Coverage(graph_ops=coverage, eager_ops=100 - coverage, extra_calls=1, extra_compiles=0)
     breaks = tuple(record(entry(line), effect=effect) for line in lines)
     facts: Recording = recording(breaks=breaks, coverage=measured, **changes)
-    facts = facts.model_copy(update={"replay": Replay(compared={"eager": compared})})
+    facts = facts.replace(replay=Replay(compared={"eager": compared}))
     return Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
 
 
@@ -83,7 +83,7 @@ def less(kind: Any, change: Any = "fewer") -> Observed:
 
 def compared_with(**runs: Comparison) -> Observed:
     """A replay whose results are compared with those of several runs."""
-    return Observed(seen().recording.model_copy(update={"replay": Replay(compared=runs)}), seen().diagnosis)
+    return Observed(seen().recording.replace(replay=Replay(compared=runs)), seen().diagnosis)
 
 
 def unstable(kind: Any) -> Untouched:
@@ -94,7 +94,7 @@ def hiding() -> Observed:
     """A break at line 3, and one that hides what is behind it."""
     before = seen(3)
     breaks = (*before.recording.breaks, record(entry(4), effect="rest_eager"))
-    facts = before.recording.model_copy(update={"breaks": breaks})
+    facts = before.recording.replace(breaks=breaks)
     return Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
 
 
@@ -192,7 +192,7 @@ def graphed(captured: int | None, *skipped: CudaGraphSkip, left_out: int = 0, ag
     )
     found = CudaGraphs(captured=captured, skipped=skipped, left_out=(part,) * left_out, functions=(function,))
     before = seen(7)
-    facts = before.recording.model_copy(update={"cuda_graphs": found})
+    facts = before.recording.replace(cuda_graphs=found)
     return Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
 
 
@@ -230,6 +230,6 @@ def test_a_cuda_graph_is_mended_if_torch_says_that_it_records_it(before, after, 
 def test_a_cuda_graph_that_costs_recompiles_is_worse():
     after = graphed(1)
     compiles = tuple(recompiled(f"0/{number}") for number in (1, 2))
-    facts = after.recording.model_copy(update={"compiles": (*after.recording.compiles, *compiles)})
+    facts = after.recording.replace(compiles=(*after.recording.compiles, *compiles))
     after = Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
     assert recorded_with(graphed(0, SKIP), after)[0] == "makes it worse"

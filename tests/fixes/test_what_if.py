@@ -53,12 +53,12 @@ def trial(name: str | None, compiles: int | None, *, limit: int = 0, outputs: st
 
 def joined(one: Any, other: Any) -> Any:
     remedies = (*one[1].remedies, *other[1].remedies)
-    return (), one[1].model_copy(update={"remedies": remedies})
+    return (), one[1].replace(remedies=remedies)
 
 
 def warmed_up() -> Any:
     _, result = trial("warm-up", 0)
-    result = result.model_copy(update={"remedies": (result.remedies[0].model_copy(update={"addresses": ()}),)})
+    result = result.replace(remedies=(result.remedies[0].replace(addresses=()),))
     return (Candidate("Warm up", "call", is_safe=True, change=RunChange(warm_up=True)),), result
 
 
@@ -106,7 +106,7 @@ def test_the_remedy_that_saves_most_alone_names_what_binds(trials: list[Any], or
 
 
 def test_compile_times_that_torch_did_not_tell_are_not_0() -> None:
-    untold = compiled().model_copy(update={"duration_s": None})
+    untold = compiled().replace(duration_s=None)
     found = [_result((), recording(compiles=compiles)) for compiles in ((untold,), (compiled(),), ())]
     assert [result.compile_s for result in found] == [None, 0.25, 0.0]
     assert [result.compiles for result in found] == [1, 1, 0]

@@ -14,5 +14,5 @@ from tests.factories import entry, record, recording
 def with_prints(*places: tuple[int, str], **facts: Any) -> Diagnosis:
     """A run of ``model.py`` with a print at each line, each with a text of its own; facts of the recording replaced."""
     breaks = tuple(record(entry(line, f'print("{text}")')) for line, text in places)
-    known = recording(breaks=breaks).model_copy(update=facts)
+    known = recording(breaks=breaks).replace(**facts)
     return diagnose(known, RULES, root=Path("/project"), version="1")

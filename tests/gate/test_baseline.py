@@ -113,7 +113,7 @@ def test_a_file_of_the_first_version_is_read_and_has_no_runs_and_no_effects():
 
 def test_a_line_number_in_a_message_is_left_out():
     (finding,) = with_prints((5, "a")).findings
-    (entry,) = entries_of([finding.model_copy(update={"message": "over the limit, see model.py:12"})])
+    (entry,) = entries_of([finding.replace(message="over the limit, see model.py:12")])
     assert entry.message == "over the limit, see model.py"
 
 
@@ -140,14 +140,14 @@ def test_an_update_replaces_what_ran_and_leaves_the_rest():
 def test_an_entry_that_stays_keeps_its_words_and_gets_its_new_count():
     (finding,) = with_prints((5, "a")).findings
     before = Baseline(targets={"m": {"2.13.0": entries_of([finding])}})
-    again = finding.model_copy(update={"message": "took 3.21 s", "count": 7})
+    again = finding.replace(message="took 3.21 s", count=7)
     (entry,) = updated(before, {"m": found([again])}, configured=None).baseline.targets["m"]["2.13.0"]
     assert (entry.message, entry.count) == (finding.message, 7)
 
 
 def test_an_entry_that_stays_gets_its_new_effects():
     (finding,) = with_prints((5, "a")).findings
-    worse = finding.model_copy(update={"break_effects": ("frame_skipped", "resumed")})
+    worse = finding.replace(break_effects=("frame_skipped", "resumed"))
     before = Baseline(targets={"m": {"2.13.0": entries_of([finding])}})
     (entry,) = updated(before, {"m": found([worse])}, configured=None).baseline.targets["m"]["2.13.0"]
     assert entry.break_effects == ("resumed", "frame_skipped")

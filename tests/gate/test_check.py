@@ -65,7 +65,7 @@ def said(verdict) -> Iterator[str]:
 def changed(diagnosis, **values):
     """The diagnosis with its only finding changed."""
     (finding,) = diagnosis.findings
-    return diagnosis.model_copy(update={"findings": (finding.model_copy(update=values),)})
+    return diagnosis.replace(findings=(finding.replace(**values),))
 
 
 def with_effects(*effects, skipped=(), rest_eager=(), **facts):
@@ -99,8 +99,8 @@ def refusing(eager="ok", breaks=((5, "a"),)):
         exit=ProbeExit(status=1, reason="error", message="Refused.", hint="Look."),
         is_partial=True,
     )
-    raised = tuple(found.model_copy(update={"severity": "error"}) for found in diagnosis.findings)
-    return diagnosis.model_copy(update={"findings": raised})
+    raised = tuple(found.replace(severity="error") for found in diagnosis.findings)
+    return diagnosis.replace(findings=raised)
 
 
 def old_entry(diagnosis):
@@ -239,5 +239,5 @@ def test_what_was_not_run_to_its_end_is_crashed_whatever_allows_it(facts, error)
 
 @for_each("states, code", [([], 0), (["passed"], 0), (["passed", "failed"], 1), (["failed", "crashed"], 2)])
 def test_the_exit_code_is_that_of_the_worst_target(states, code):
-    targets = tuple(checked(CLEAN).model_copy(update={"state": state}) for state in states)
+    targets = tuple(checked(CLEAN).replace(state=state) for state in states)
     assert CheckReport(graphdoctor_version="1", targets=targets).exit_code == code

@@ -50,7 +50,7 @@ def test_fields_of_a_later_minor_version_are_passed_over() -> None:
     document["summary"]["later"] = 1
     document["findings"][1] |= {"later": [], "latest": None}
     read = read_diagnosis(orjson.dumps(document), "a.json")
-    assert read == diagnosis_of("item").model_copy(update={"schema_version": version})
+    assert read == diagnosis_of("item").replace(schema_version=version)
 
 
 @for_each(

@@ -22,7 +22,7 @@ def with_gap(code, kind):
 
 
 def counts(**values):
-    return CLEAN.model_copy(update={"summary": CLEAN.summary.model_copy(update=values)})
+    return CLEAN.replace(summary=CLEAN.summary.replace(**values))
 
 
 @for_each("number", [0, 1, 2])
@@ -37,10 +37,8 @@ def test_more_breaks_than_allowed_break_the_expectation_and_fewer_do_not(number)
 
 def test_breaks_in_packages_are_left_out_of_own_code():
     (finding,) = with_prints((5, "a")).findings
-    location = finding.location.model_copy(update={"origin": "package"})
-    foreign = with_prints((5, "a")).model_copy(
-        update={"findings": (finding.model_copy(update={"location": location}),)}
-    )
+    location = finding.location.replace(origin="package")
+    foreign = with_prints((5, "a")).replace(findings=(finding.replace(location=location),))
     assert expectations.breaks(foreign, limit=0, own_code=True) is None
     assert expectations.breaks(foreign, limit=0, own_code=False) is not None
     own = expectations.breaks(with_prints((5, "a")), limit=0, own_code=True)
@@ -100,9 +98,7 @@ def test_a_coverage_that_is_short_by_a_millionth_is_shown_with_the_digits_it_tak
 
 def test_an_unknown_coverage_breaks_the_expectation_and_says_why():
     unknown = with_gap("GD900", "coverage")
-    unknown = unknown.model_copy(
-        update={"summary": unknown.summary.model_copy(update={"coverage": None, "coverage_detail": None})}
-    )
+    unknown = unknown.replace(summary=unknown.summary.replace(coverage=None, coverage_detail=None))
     broken = expectations.coverage(unknown, limit=0.0)
     assert broken is not None
     assert (broken.found, broken.hint) == ("unknown coverage", "Words for people.")

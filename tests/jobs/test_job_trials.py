@@ -20,7 +20,7 @@ def ran(*codes: str, losses: tuple[float, ...] = (1.0, 0.5), step_us: float = 10
     steps = Steps(count=9, intervals_us=(step_us,) * 8, losses=losses)
     findings = tuple(found(code, fingerprint=code) for code in codes)
     ranks = (rank(number, compiled(), findings=findings, steps=steps) for number in (0, 1))
-    return job(*ranks).model_copy(update={"exit": job(rank(0)).exit.model_copy(update={"status": 0})})
+    return job(*ranks).replace(exit=job(rank(0)).exit.replace(status=0))
 
 
 def verdict(now: Job | None, *, before: Job | None = None, after: Job | None = None, status: int = 0) -> str:

@@ -57,5 +57,5 @@ def test_the_command_asks_for_the_same_run(spec: RunSpec, monkeypatch: pytest.Mo
 
 
 def test_the_interpreter_that_was_named_is_named_again() -> None:
-    known = target(RunSpec(target="package.module")).model_copy(update={"python": "/opt/my env/bin/python"})
+    known = target(RunSpec(target="package.module")).replace(python="/opt/my env/bin/python")
     assert command_line(known, "fix") == "graphdoctor fix package.module --python '/opt/my env/bin/python'"

@@ -82,4 +82,4 @@ def test_a_fact_takes_its_own_names_alone_and_stays_as_it_is() -> None:
         del entry.line
     assert entry != Location(file="a.py", line=1, function="f", origin="user")
     assert [*plain(entry)] == [field.name for field in dataclasses.fields(StackEntry)]
-    assert json.loads(json_of(entry.model_copy(update={"line": 2})))["line"] == 2
+    assert json.loads(json_of(entry.replace(line=2)))["line"] == 2

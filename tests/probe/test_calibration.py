@@ -51,10 +51,10 @@ def test_only_what_is_missing_is_measured() -> None:
     started = time.process_time()
     again = calibrate(CPU, {"float32"}, [first])
     assert time.process_time() - started < 0.2
-    assert again == first.model_copy(update={"is_kept": True, "is_steady": True})
-    kept = first.model_copy(update={"copy_gb_per_s": 123.0})
+    assert again == first.replace(is_kept=True, is_steady=True)
+    kept = first.replace(copy_gb_per_s=123.0)
     more = calibrate(CPU, {"float64"}, [kept])
     assert (more.is_kept, more.copy_gb_per_s) == (False, 123.0)
     assert more.matmul_tflops_per_s.keys() == {"float32", "float64"}
-    other = calibrate(CPU, (), [kept.model_copy(update={"threads": 99})])
+    other = calibrate(CPU, (), [kept.replace(threads=99)])
     assert other.copy_gb_per_s != 123.0

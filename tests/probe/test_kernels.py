@@ -225,7 +225,7 @@ def test_a_kernels_time_is_the_median_over_calls_that_no_other_program_held_up()
 
 @for_each("call_us, expected", [(190.0, False), (650.0, False), (750.0, True)])
 def test_a_call_that_other_work_made_long_is_known(call_us, expected):
-    found = share(host("aten::mm", 1, 5)).model_copy(update={"unprofiled_us": 100.0, "call_us": call_us})
+    found = share(host("aten::mm", 1, 5)).replace(unprofiled_us=100.0, call_us=call_us)
     assert is_disturbed(found) == expected
 
 

@@ -71,7 +71,7 @@ def test_a_kernel_waits_for_what_it_comes_close_to(values, expected) -> None:
 def test_threads_of_a_cpu_take_longer_to_start() -> None:
     assert verdict(us=15.0, bytes=10_000)[0] is None
     assert verdict(us=15.0, bytes=10_000, device="cpu")[0] == "latency"
-    alone = DEVICE.model_copy(update={"threads": 1})
+    alone = DEVICE.replace(threads=1)
     found = judged([seen(15.0, bytes=10_000), seen(1.5, bytes=10_000)], alone, "cpu")
     assert [each.bound_by for each in found] == [None, "latency"]
 
@@ -90,7 +90,7 @@ def test_rates_need_no_calibration() -> None:
 
 def test_a_line_waits_for_what_most_of_its_time_does() -> None:
     line = ProfiledLine(file="m.py", line=1, text=None, forward_us=100.0, backward_us=0.0, share=0.1, kernels=(0, 1))
-    stack = (factories.entry(1).model_copy(update={"file": "m.py"}),)
+    stack = (factories.entry(1).replace(file="m.py"),)
     parts = [
         TimePart(kernel=0, us=60.0, stack=stack, module=None),
         TimePart(kernel=1, us=40.0, stack=stack, module="a"),
@@ -111,7 +111,7 @@ def call(times: tuple[float, ...] = (1000.0,), **more: Any) -> ProfileReport:
 
 
 def regime(report: ProfileReport, share: KernelShare | None = None, **known: Any) -> Regime:
-    recording = factories.recording().model_copy(update={"kernels": share, "profiled": facts.profiled([])} | known)
+    recording = factories.recording().replace(**({"kernels": share, "profiled": facts.profiled([])} | known))
     found = regime_of(report, recording, diagnose(recording, RULES, root=Path("/project"), version="0"))
     assert found is not None
     return found
@@ -146,7 +146,7 @@ MEMORY = (
     seen(200.0, bound_by="memory", bandwidth_share=0.9),
     seen(100.0, bound_by="compute", compute_share=0.9),
 )
-UNSTEADY = DEVICE.model_copy(update={"is_steady": False})
+UNSTEADY = DEVICE.replace(is_steady=False)
 UNSEEN = {"kernels_us": None, "rest_us": None}
 
 
@@ -175,7 +175,7 @@ def test_what_a_call_is_bound_by_and_what_helps(snapshot: SnapshotAssertion) -> 
         "kernels that take longer than the call": regime(call((300.0,) * 3, kernels=MEMORY[:1])),
         "calls that scatter": regime(call((500.0, 1000.0, 3000.0), kernels=MEMORY[:1])),
         "calls that are shorter under the profiler": regime(few(), host(call_us=300.0)),
-        "no kernels": regime(call(kernels=()).model_copy(update=UNSEEN)),
+        "no kernels": regime(call(kernels=()).replace(**UNSEEN)),
     }
     assert {name: (found.bound_by, found.text, list(found.advice)) for name, found in regimes.items()} == snapshot
     evidence = regimes["the device waits"].evidence

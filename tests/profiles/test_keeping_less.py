@@ -115,7 +115,7 @@ class FakeReference:
 
     def replay(self, *_given: object, **_more: object) -> Recording:
         half = MeasuredMemory(peak_of="process", before_bytes=0, peak_bytes=1, saved_bytes=500, eager_saved_bytes=None)
-        return factories.recording().model_copy(update={"memory": half})
+        return factories.recording().replace(memory=half)
 
     def judge(self, _found: object, _program: object, name: str, **_more: object) -> Verdict:
         return Verdict(name not in self.wrong, None, "x differs by 0.1" if name in self.wrong else None)

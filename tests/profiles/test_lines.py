@@ -74,7 +74,7 @@ def test_runs_that_compute_the_same_are_one_kernel():
         operation("mul_0", 1, operation="aten.mul.Tensor"),
         operation("mul_1", 1, operation="aten.mul.Tensor"),
     ]
-    operations = [each.model_copy(update={"target": "aten.mul.Tensor"}) for each in operations]
+    operations = [each.replace(target="aten.mul.Tensor") for each in operations]
     found = shared(
         [ran("triton_poi_0", 10.0), ran("triton_poi_0", 12.0)],
         graph([code("triton_poi_0", 0), code("triton_poi_0", 1)], operations),
@@ -141,6 +141,6 @@ def test_fusion_counts_operations_before_and_what_never_gets_to_memory():
     ],
 )
 def test_what_a_decorator_wraps_around_a_forward_is_no_module(qualname, text, roots):
-    found = recording(frames=(frame().model_copy(update={"qualname": qualname}),))
+    found = recording(frames=(frame().replace(qualname=qualname),))
     picture = Picture(files=(SourceText(file=found.frames[0].file, text=text),))
-    assert module_roots(found.model_copy(update={"picture": picture})) == roots
+    assert module_roots(found.replace(picture=picture)) == roots

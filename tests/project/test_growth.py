@@ -107,7 +107,7 @@ def many(count: int) -> Recording:
             frame(number + 1, function=name, line=line + 2, resumes_at=line + 2),
         ]
         for each in (number, number + 1):
-            compiles.append(compiled(f"{each}/0", stack=(outer, own)).model_copy(update={"call_index": None}))
+            compiles.append(compiled(f"{each}/0", stack=(outer, own)).replace(call_index=None))
             for again in range(1, 4):
                 size = change(old=str(again), new=str(again + 1), line=line + 1)
                 outcome = "limit" if again == 3 else "compiled"
@@ -126,13 +126,8 @@ def of_ranks(count: int) -> Recording:
     """As ``many``, on four ranks."""
     found = many(count)
     ranks = ("rank1", "rank2", "rank3", None)
-    return found.model_copy(
-        update={
-            "compiles": tuple(
-                compile_.model_copy(update={"process": ranks[index % 4]})
-                for index, compile_ in enumerate(found.compiles)
-            )
-        }
+    return found.replace(
+        compiles=tuple(compile_.replace(process=ranks[index % 4]) for index, compile_ in enumerate(found.compiles))
     )
 
 

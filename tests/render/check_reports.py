@@ -74,7 +74,7 @@ def diagnosis() -> Diagnosis:
 def finding(**changes: Any) -> Finding:
     """The print of ``model.py:12``, its first fix verified, with what a test changes."""
     (found,) = (found for found in diagnosis().findings if found.location.line == 12 and found.code == "GD101")
-    return found.model_copy(update={"fixes": (FIX, *found.fixes[1:])} | changes)
+    return found.replace(**({"fixes": (FIX, *found.fixes[1:])} | changes))
 
 
 def placed(file: str, **changes: Any) -> Finding:
@@ -101,7 +101,7 @@ def failed_report() -> CheckReport:
     size = found["GD202", 12]
     train = target(
         state="failed",
-        new=(found["GD101", 25], finding(), package, size.model_copy(update={"severity": "info"})),
+        new=(found["GD101", 25], finding(), package, size.replace(severity="info")),
         known=(found["GD111", 25],),
         grown=(found["GD111", 25],),
         baseline_run=RUN,
@@ -146,7 +146,7 @@ def worse_report() -> CheckReport:
     """A target that is worse than its baseline without a new finding, and one whose baseline has findings alone."""
     (skipped,) = (found for found in diagnosis().findings if found.code == "GD111")
     (before,) = entries_of([skipped])
-    before = before.model_copy(update={"break_effects": ("resumed",), "skipped_frames": ()})
+    before = before.replace(break_effects=("resumed",), skipped_frames=())
     train = target(
         state="failed",
         error="Nothing was compiled: no graph reached the backend; the baseline has 3 graphs.",
@@ -161,7 +161,7 @@ def worse_report() -> CheckReport:
 
 
 def _refuted(verdict: str) -> Fix:
-    return FIX.model_copy(update={"verdict": verdict, "title": "no"})
+    return FIX.replace(verdict=verdict, title="no")
 
 
 def _at(**changes: Any) -> Finding:

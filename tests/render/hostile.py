@@ -92,8 +92,8 @@ def spoiled_result(variant: int, *, evil: str = EVIL) -> Result:
     from graphdoctor.facts.picture import Picture
 
     findings = tuple(
-        spoiled(Finding, variant, evil=evil).model_copy(update={"code": f"{prefix}{evil}", "fingerprint": prefix})
+        spoiled(Finding, variant, evil=evil).replace(code=f"{prefix}{evil}", fingerprint=prefix)
         for prefix in ("GD1", "GD2", "GD3", "GD9")
     )
-    diagnosis = spoiled(Diagnosis, variant, evil=evil).model_copy(update={"findings": findings})
+    diagnosis = spoiled(Diagnosis, variant, evil=evil).replace(findings=findings)
     return Result(diagnosis, spoiled(Picture, variant, evil=evil))

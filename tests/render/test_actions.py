@@ -25,7 +25,7 @@ def findings(*costs: Cost | None, **fix: Any) -> list[Finding]:
     )
     found = diagnose(facts, RULES, root=Path("/project"), version="0").findings
     same = Fix(**{"title": "Let torch call print later", "kind": "config", "snippet": SETTING, **fix})
-    return [one.model_copy(update={"cost": cost, "fixes": (same,)}) for one, cost in zip(found, costs, strict=True)]
+    return [one.replace(cost=cost, fixes=(same,)) for one, cost in zip(found, costs, strict=True)]
 
 
 def test_what_one_trial_saved_is_not_counted_for_each_finding() -> None:
@@ -86,17 +86,17 @@ def test_a_recompile_that_two_values_caused_is_counted_once() -> None:
     shared = set(found[0].compile_ids) & set(found[1].compile_ids)
     assert shared == {"0/3"}
     one, other = (
-        finding.model_copy(update={"fixes": (Fix(title=f"Fix {number}", kind="call"),)})
+        finding.replace(fixes=(Fix(title=f"Fix {number}", kind="call"),))
         for number, finding in enumerate(sorted(found, key=lambda each: -len(each.compile_ids)))
     )
     assert [mends_text(action) for action in actions([one, other])] == ["3 recompiles", "1 recompile, counted above"]
-    both = other.model_copy(update={"compile_ids": ("0/3", "0/4")})
+    both = other.replace(compile_ids=("0/3", "0/4"))
     assert [mends_text(action) for action in actions([one, both])] == ["3 recompiles", "2 recompiles, 1 counted above"]
 
 
 def test_a_first_compile_is_no_recompile() -> None:
     [one, *_] = [finding for finding in two_values() if finding.code == "GD202"]
-    first = one.model_copy(update={"compile_ids": ("0/0", "0/1")})
+    first = one.replace(compile_ids=("0/0", "0/1"))
     assert mends_text(actions([first])[0]) == "1 recompile"
 
 
@@ -116,7 +116,7 @@ def test_one_setting_for_several_breaks_is_one_thing_to_do() -> None:
 
 def test_a_setting_that_drops_all_output_is_not_preferred() -> None:
     context = "builtin print [<class 'torch._dynamo.variables.lists.SizeVariable'>] False"
-    found = actions(prints(PRINT.model_copy(update={"context": context})))
+    found = actions(prints(PRINT.replace(context=context)))
     assert len(found) == 3
     assert all(action.fix is not None and action.fix.title.startswith("Skip ") for action in found)
 

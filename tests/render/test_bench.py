@@ -75,7 +75,7 @@ def test_a_long_answer_is_whole_in_markdown_and_the_rest_fits_a_comment() -> Non
 
 
 def test_verbose_adds_all_figures(snapshot: SnapshotAssertion) -> None:
-    found = mobilenet().model_copy(update={"recordings": {"default": "/project/.graphdoctor/20260101-120000"}})
+    found = mobilenet().replace(recordings={"default": "/project/.graphdoctor/20260101-120000"})
     assert rendered(found, width=140, is_verbose=True) == snapshot
     assert "F.scaled_dot_product_attention(q, k, v)" in rendered(attention(), is_verbose=True)
 
@@ -108,7 +108,7 @@ def backwards() -> BenchReport:
     """A sweep with its largest size first."""
     found = swept()
     assert found.sweep is not None
-    return found.model_copy(update={"sweep": found.sweep.model_copy(update={"points": found.sweep.points[::-1]})})
+    return found.replace(sweep=found.sweep.replace(points=found.sweep.points[::-1]))
 
 
 UNKNOWN = dict.fromkeys(
@@ -179,17 +179,17 @@ def test_the_parts_of_a_call_add_up_to_it() -> None:
     assert [part.kind for part in parts] == ["library", "generated", "copies", "outside"]
     assert sum(part.us for part in parts) == KERNELS.call_us
     assert sum(part.share for part in parts) == pytest.approx(1)
-    at_once = KERNELS.model_copy(update={"call_us": 3000.0})
+    at_once = KERNELS.replace(call_us=3000.0)
     (drawing,) = (part for part in kernel_view(at_once) if isinstance(part, Drawing))
     assert [part.kind for part in drawing.facts["parts"]] == ["library", "generated", "copies"]
-    unknown = kernel_view(KERNELS.model_copy(update={"library_us": None}))
+    unknown = kernel_view(KERNELS.replace(library_us=None))
     assert "default: unknown; 3.61 ms in all under the profiler" in [*statements(tuple(unknown))]
 
 
 def test_results_stand_beside_eager_modes_own_error() -> None:
     random = Correctness(is_bitwise_equal=False, is_eager_repeatable=False, note="dropout differs by design")
     exact = ResultError(kind="state", variant=0.0, eager=0.0)
-    with_state = ROUNDED.model_copy(update={"errors": (*ROUNDED.errors, exact)})
+    with_state = ROUNDED.replace(errors=(*ROUNDED.errors, exact))
     variants = [
         variant(name, correctness=each) for name, each in zip("abcd", (EXACT, ROUNDED, with_state, random), strict=True)
     ]

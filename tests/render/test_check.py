@@ -38,7 +38,7 @@ def test_a_check_reads_as_it_should(snapshot: SnapshotAssertion, made: Callable[
 
 def low():
     (finding,) = with_prints((5, "a")).findings
-    return with_prints((5, "a")).model_copy(update={"findings": (finding.model_copy(update={"severity": "info"}),)})
+    return with_prints((5, "a")).replace(findings=(finding.replace(severity="info"),))
 
 
 def test_what_there_is_to_do_is_said(snapshot: SnapshotAssertion):

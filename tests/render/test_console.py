@@ -68,9 +68,7 @@ def test_no_break(snapshot: SnapshotAssertion) -> None:
     assert rendered(recording()) == snapshot
 
 
-SHAPE = PRINT.model_copy(
-    update={"context": "builtin print [<class 'torch._dynamo.variables.lists.SizeVariable'>] False"}
-)
+SHAPE = PRINT.replace(context="builtin print [<class 'torch._dynamo.variables.lists.SizeVariable'>] False")
 """Of a print that torch can't move behind the graph, so each line has a fix of its own."""
 
 
@@ -89,7 +87,7 @@ def many(count: int, text: str = 'print("{}")', reason: BreakReason = SHAPE, **p
 def lasting(facts: Recording) -> Recording:
     """With a steady call of three graphs."""
     steady = SteadyCall(call_us=90.0, runs=(GraphRun(graph=0, start_us=1, end_us=2),) * 3)
-    return facts.model_copy(update={"steady_call": steady})
+    return facts.replace(steady_call=steady)
 
 
 KILLED = ProbeExit(status=-9, reason="killed", message="The process was killed by SIGKILL during call 1.")
@@ -133,14 +131,11 @@ def test_no_name_is_cut_in_the_code_of_what_to_do() -> None:
     known = diagnose(many(2), RULES, root=Path("/project"), version="0")
     code = "torch.compiler.config.allow_unspec_int_on_nn_module = True"
     findings = [
-        finding.model_copy(
-            update={
-                "fixes": (Fix(kind="config", title=f"Set {number}", snippet=code + " " * number),),
-                "cost": Cost(compile_s=1.4),
-            }
+        finding.replace(
+            fixes=(Fix(kind="config", title=f"Set {number}", snippet=code + " " * number),), cost=Cost(compile_s=1.4)
         )
         for number, finding in enumerate(known.findings)
     ]
-    shown = known.model_copy(update={"findings": tuple(findings)})
+    shown = known.replace(findings=tuple(findings))
     table = on_terminal(report_view(shown)).partition("do this")[2].partition("GD101")[0]
     assert "allow_unspec_int_on_nn_module" in table

@@ -48,7 +48,7 @@ def test_a_clean_run_is_short() -> None:
 def test_what_is_partial_unknown_or_hidden_is_said() -> None:
     gap = CaptureGap(code="GD904", kind="foreign_log", message="graphdoctor didn't record this log.")
     ended = ProbeExit(status=None, reason="timeout", message="the run was stopped after 5 s")
-    facts = troubled().model_copy(update={"gaps": (gap,), "exit": ended, "is_partial": True})
+    facts = troubled().replace(gaps=(gap,), exit=ended, is_partial=True)
     text = written(facts, Selection(ignore=("GD1",)))
     assert "**PARTIAL** the run was stopped after 5 s" in text
     assert "- **GD904** graphdoctor didn't record this log." in text

@@ -26,7 +26,7 @@ from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, 
 from tests.views.outputs import on_terminal
 
 BEFORE = Counts(break_sites=3, skipped_frames=1, graphs=2, compiles=2, recompiles=1, frames_over_limit=0, coverage=0.62)
-AFTER = BEFORE.model_copy(update={"break_sites": 1, "skipped_frames": 0, "recompiles": 0, "coverage": 0.97})
+AFTER = BEFORE.replace(break_sites=1, skipped_frames=0, recompiles=0, coverage=0.97)
 UNSAFE = "it's unsafe; --unsafe-fixes tries it"
 GUARD = """\
 --- a/model.py
@@ -78,7 +78,7 @@ def times(backend: str, before_us: float, ratio: float) -> PairedTime:
 
 
 def treated(known: Recording, treatment: Treatment | None) -> Diagnosis:
-    facts_known = known.model_copy(update={"treatment": treatment})
+    facts_known = known.replace(treatment=treatment)
     return diagnose(facts_known, RULES, root=Path("/project"), version="0")
 
 
@@ -112,7 +112,7 @@ def every_verdict() -> tuple[Recording, Treatment]:
         Difference(kind="state", where="took after the calls", detail="0.2 instead of 0.1"),
         Difference(kind="state", where="took after the calls", largest=0.12345),
     )
-    compared = COMPARED.model_copy(update={"differences": differences})
+    compared = COMPARED.replace(differences=differences)
     return known, Treatment(
         tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=compared, gone=(fixes[0].fingerprint,), left=left,
         trial_count=8,
@@ -199,7 +199,7 @@ def test_markdown(snapshot: SnapshotAssertion, make: Callable[[], tuple[Recordin
 def test_markdown_without_trials_and_with_too_many() -> None:
     known, treatment = peeled()
     assert markdown(known, None).endswith("\n\n**No fixes were tried.**\n")
-    many = treatment.model_copy(update={"left": treatment.left * 2000})
+    many = treatment.replace(left=treatment.left * 2000)
     text = markdown(known, many)
     assert len(text) <= MAX_CHARACTERS
     assert "left out to keep the comment short enough" in text
@@ -207,7 +207,7 @@ def test_markdown_without_trials_and_with_too_many() -> None:
 
 def test_nobody_is_told_how_to_write_what_is_being_written() -> None:
     known, treatment = peeled()
-    diagnosis = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
+    diagnosis = diagnose(known.replace(treatment=treatment), RULES, root=Path("/project"), version="0")
     buffer = StringIO()
     write_view(fixes_view(diagnosis, is_written=True), Console(file=buffer, width=200, color_system=None))
     assert "--apply" not in buffer.getvalue()

@@ -85,7 +85,7 @@ def test_a_target_that_crashed_is_an_error_without_a_file():
 
 @given(st.text(), st.text(), st.text(min_size=1))
 def test_whatever_is_in_them_is_read_back(message, name, file):
-    found = placed(file, function="f").model_copy(update={"message": message, "rule": name})
+    found = placed(file, function="f").replace(message=message, rule=name)
     output = render_github(annotations_of(report(target(new=(found,)))), root=ROOT)
     # A line end of any other kind is none to the runner.
     assert re.fullmatch(r"::warning [^\r\n]*\n", output)

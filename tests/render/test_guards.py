@@ -57,7 +57,7 @@ LAYERS = guard_set(
 
 def shown(found: GuardSet, width: int, *, is_verbose: bool = False, **values: object) -> str:
     guards = Guards(sets=(found,), **values)
-    recording = factories.recording().model_copy(update={"guards": guards})
+    recording = factories.recording().replace(guards=guards)
     view = guards_view(diagnose(recording, RULES, root=Path("/project"), version="0"))
     return on_terminal(view, width=width, is_verbose=is_verbose)
 
@@ -76,7 +76,7 @@ def test_modules_that_check_other_things_stay_apart() -> None:
 
 
 def test_a_cost_that_is_not_known_for_all_is_not_shown_for_the_group() -> None:
-    partly = LAYERS.model_copy(update={"bill": LAYERS.bill[:3]})
+    partly = LAYERS.replace(bill=LAYERS.bill[:3])
     (layers,) = [part for _, part in walk(parts_of(partly)) if part.times == 12]
     assert layers.check_us is None
 
@@ -90,10 +90,10 @@ def test_nothing_runs_over_the_width(width: int, is_verbose: bool) -> None:
 
 
 CALL = {"call_us": 100.0, "call_low_us": 99.0, "call_high_us": 120.0}
-IN_THE_CALL = LAYERS.model_copy(update={"search_us": 30.0, "search_low_us": 28.0, "search_high_us": 33.0, "share": 0.3})
+IN_THE_CALL = LAYERS.replace(search_us=30.0, search_low_us=28.0, search_high_us=33.0, share=0.3)
 FORMS: dict[str, tuple[GuardSet, dict[str, object]]] = {
     "in the call": (IN_THE_CALL, {**CALL, "searches_us": 30.0, "share": 0.3, "checks_us": 10.0, "warm_share": 0.1}),
-    "warm alone": (LAYERS.model_copy(update={"share": None}), {**CALL, "checks_us": 10.0, "warm_share": 0.1}),
+    "warm alone": (LAYERS.replace(share=None), {**CALL, "checks_us": 10.0, "warm_share": 0.1}),
     "not measured": (guard_set(guard("x", "x")), {}),
     "no compiled code": (guard_set(guard("x", "x"), runs_per_call=0), CALL),
 }
@@ -108,10 +108,10 @@ def test_a_share_is_of_the_call_as_it_happens_or_at_least_so_much_and_what_is_un
 
 
 def test_of_one_function_the_costliest_compile_is_shown() -> None:
-    again = LAYERS.model_copy(update={"compile_id": "0/1", "share": 0.2})
+    again = LAYERS.replace(compile_id="0/1", share=0.2)
     frames = factories.recording(compiles=(factories.compiled(), factories.compiled("0/1")))
     guards = Guards(sets=(LAYERS, again))
-    diagnosis = diagnose(frames.model_copy(update={"guards": guards}), RULES, root=Path("/project"), version="0")
+    diagnosis = diagnose(frames.replace(guards=guards), RULES, root=Path("/project"), version="0")
     text = on_terminal(guards_view(diagnosis), width=100)
     assert "0/1 Net.forward" in text
     assert "0/0 Net.forward" not in text

@@ -37,8 +37,8 @@ def eight() -> Job:
 def many() -> Job:
     """37 of 64 ranks recompile, more often than fits."""
     made = uneven(64, others=range(3, 40), causes=20)
-    ranks = tuple(each.model_copy(update={"complete": None}) for each in made.ranks)
-    return made.model_copy(update={"ranks": ranks, "gaps": (UNRECORDED,)})
+    ranks = tuple(each.replace(complete=None) for each in made.ranks)
+    return made.replace(ranks=ranks, gaps=(UNRECORDED,))
 
 
 def scattered() -> Job:
@@ -49,7 +49,7 @@ def scattered() -> Job:
     made = job(*(rank(n, *(compiled(f"{c}/0", f"f{c}", graph=f"{n}") for c in range(9))) for n in range(64)))
     values = tuple(DivergentValue(ranks=(n,), value=line.format(n + 8)) for n in range(64))
     assert made.first_divergence is not None
-    return made.model_copy(update={"first_divergence": made.first_divergence.model_copy(update={"values": values})})
+    return made.replace(first_divergence=made.first_divergence.replace(values=values))
 
 
 def agreed() -> Job:
@@ -139,11 +139,11 @@ def test_where_ranks_can_wait_forever_is_a_sentence(kind: str, said: str) -> Non
             "collectives": calls,
         },
     )
-    made = uneven(8, others=range(3, 4)).model_copy(update={"hangs": (hang,)})
+    made = uneven(8, others=range(3, 4)).replace(hangs=(hang,))
     assert f"Possible hang: {said}." in " ".join(shown(made, 80).split())
 
 
 def test_a_divergence_without_a_recording_s_name_has_no_commands() -> None:
-    made = two().model_copy(update={"recording": None})
+    made = two().replace(recording=None)
     assert isinstance(made.first_divergence, Divergence)
     assert "graphdoctor diff" not in shown(made, 80)

@@ -71,7 +71,7 @@ EVERYTHING = LogEvidence(
 
 
 def test_all_that_a_log_has_is_counted_and_there_by_compile(snapshot: SnapshotAssertion) -> None:
-    found = recording().model_copy(update={"evidence": EVERYTHING})
+    found = recording().replace(evidence=EVERYTHING)
     rows = Rows(tuple(log_rows(diagnose(found, RULES, root=Path("/project"), version="0"))))
     view = View(("log",), "log", (rows,))
     assert on_terminal(view, width=120, is_verbose=True) == snapshot

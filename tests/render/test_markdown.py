@@ -61,8 +61,8 @@ def check_markdown(answer: CheckReport) -> str:
 
 
 def hostile_report(count: int = 1) -> CheckReport:
-    found = finding(message=HOSTILE, fixes=(Fix(title=HOSTILE, kind="code"),)).model_copy(
-        update={"location": finding().location.model_copy(update={"file": HOSTILE, "function": HOSTILE})}
+    found = finding(message=HOSTILE, fixes=(Fix(title=HOSTILE, kind="code"),)).replace(
+        location=finding().location.replace(file=HOSTILE, function=HOSTILE)
     )
     ignored = Ignored(finding=found, by="comment", reason=HOSTILE)
     return report(*[target(HOSTILE, state="failed", new=(found,), ignored=(ignored,)) for _ in range(count)])
@@ -82,7 +82,7 @@ def test_hostile_text_stays_in_its_cell_and_mentions_nobody():
 @pytest.mark.slow
 def test_a_comment_is_never_longer_than_github_takes_and_says_what_is_missing():
     ((hostile,),) = (each.new for each in hostile_report().targets)
-    many = tuple(hostile.model_copy(update={"fingerprint": str(number), "reasons": ()}) for number in range(900))
+    many = tuple(hostile.replace(fingerprint=str(number), reasons=()) for number in range(900))
     for answer in (hostile_report(400), report(target(state="failed", new=many))):
         text = check_markdown(answer)
         assert 0.9 * MAX_CHARACTERS < len(text) <= MAX_CHARACTERS

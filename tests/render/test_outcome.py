@@ -34,7 +34,7 @@ def fix(number: int = 1, **values: Any) -> TriedFix:
 
 
 def treated(*tried: TriedFix, times: tuple[PairedTime, ...] = (), **after: Any) -> Treatment:
-    return Treatment(tried=tried or (fix(),), before=BEFORE, after=BEFORE.model_copy(update=after), times=times)
+    return Treatment(tried=tried or (fix(),), before=BEFORE, after=BEFORE.replace(**after), times=times)
 
 
 def times(backend: str, ratio: float, low: float, high: float) -> PairedTime:
@@ -59,7 +59,7 @@ def nothing(*tried: dict[str, Any], left: bool = True) -> Treatment:
 
 def recording_graphs() -> Treatment:
     """CUDA graphs that torch records with a fix, and not before."""
-    return treated(cuda_graphs=1).model_copy(update={"before": BEFORE.model_copy(update={"cuda_graphs": 0})})
+    return treated(cuda_graphs=1).replace(before=BEFORE.replace(cuda_graphs=0))
 
 
 UNSAFE = {"untried_cause": "unsafe"}
@@ -83,12 +83,12 @@ OUTCOMES: dict[str, tuple[Treatment, str]] = {
     "CUDA graphs": (recording_graphs(), "eager"),
     "CUDA graphs that were unknown before": (treated(cuda_graphs=1), "eager"),
     "what compiling takes": (
-        treated(coverage=0.45, times=(FASTER,)).model_copy(update={"cold_compile": COLD}), "inductor"
+        treated(coverage=0.45, times=(FASTER,)).replace(cold_compile=COLD), "inductor"
     ),
-    "interrupted": (treated(graphs=3).model_copy(update=INTERRUPTED), "eager"),
+    "interrupted": (treated(graphs=3).replace(**INTERRUPTED), "eager"),
     # Nothing was applied, which isn't called a failure.
-    "interrupted before": (nothing({"verdict": "verified"}, left=False).model_copy(update=INTERRUPTED), "eager"),
-    "interrupted at once": (nothing(left=False).model_copy(update=INTERRUPTED), "eager"),
+    "interrupted before": (nothing({"verdict": "verified"}, left=False).replace(**INTERRUPTED), "eager"),
+    "interrupted at once": (nothing(left=False).replace(**INTERRUPTED), "eager"),
     "nothing to fix": (nothing(left=False), "eager"),
     "no fix": (nothing(), "eager"),
     "not tried as unsafe": (nothing(UNSAFE), "eager"),

@@ -169,8 +169,8 @@ def test_what_is_followed_is_a_short_line_each(seen: Callable[[str], Seen], evil
 @for_each("variant", range(4))
 def test_an_issue_lets_none_through_and_mentions_nobody(variant: int) -> None:
     diagnosis = spoiled_result(variant).diagnosis
-    mention = diagnosis.findings[0].model_copy(update={"message": "ask @torch about #1"})
-    diagnosis = diagnosis.model_copy(update={"findings": (mention, *diagnosis.findings)})
+    mention = diagnosis.findings[0].replace(message="ask @torch about #1")
+    diagnosis = diagnosis.replace(findings=(mention, *diagnosis.findings))
     text = issue_text(diagnosis, Script(None, reason="the calls are unknown"), None)
     assert "�" in text
     assert not FORBIDDEN & set(text)

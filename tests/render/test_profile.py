@@ -82,8 +82,8 @@ def cheap(**facts: Any) -> ProfileReport:
     """A profile of a graph that keeps what is cheap to compute again."""
     memory = profiled().memory
     assert memory is not None
-    kept = memory.saved[0].model_copy(update={"is_cheap": True})
-    return profiled(memory=memory.model_copy(update={"saved": (kept,), "trial": None, **facts}))
+    kept = memory.saved[0].replace(is_cheap=True)
+    return profiled(memory=memory.replace(saved=(kept,), trial=None, **facts))
 
 
 NO_KERNELS: dict[str, Any] = {"regime": None, "kernels": (), "lines": ()}

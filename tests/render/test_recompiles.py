@@ -51,13 +51,13 @@ def test_recompiles_and_the_limit(snapshot: SnapshotAssertion, width: int) -> No
 
 
 def test_a_value_of_an_older_call_is_said_to_be_what_the_entry_was_compiled_for() -> None:
-    size = change(expression="x.shape[1]", old="6", new="9").model_copy(update={"previous": "1"})
-    unknown = change(expression="y.shape[0]", old="4", new="2").model_copy(update={"previous": None})
+    size = change(expression="x.shape[1]", old="6", new="9").replace(previous="1")
+    unknown = change(expression="y.shape[0]", old="4", new="2").replace(previous=None)
     flag = change("flag", "is_even", "True", "False", line=None, source="L['is_even']")
     again = recompiled("0/1", size, unknown)
     assert again.cause is not None
-    cause = again.cause.model_copy(update={"also_changed": (flag, flag)})
-    compiles = (compiled(), again.model_copy(update={"cause": cause}))
+    cause = again.cause.replace(also_changed=(flag, flag))
+    compiles = (compiled(), again.replace(cause=cause))
     text = rendered(recording(frames=(frame(),), compiles=compiles), 140)
     assert "x.shape[1] 1 → 9, compiled for 6" in text
     assert "y.shape[0] 2, compiled for 4" in text
@@ -83,7 +83,7 @@ def test_what_if(snapshot: SnapshotAssertion, width: int) -> None:
         untried=(UntriedChange(expression="fn", reason="each call brings another object; the program must keep one"),),
         skipped_count=3,
     )
-    facts = changing().model_copy(update={"what_if": tried})
+    facts = changing().replace(what_if=tried)
     assert rendered(facts, width) == snapshot
 
 

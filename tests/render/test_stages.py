@@ -135,12 +135,10 @@ def view_of(*graphs: GraphStages, backend: str = "inductor") -> View:
             is_parameter=True,
         ),
     )
-    facts = factories.recording().model_copy(
-        update={"graphs": (Graph(compile_id="0/0", index=0, op_count=2, inputs=inputs),)}
-    )
-    target = facts.target.model_copy(update={"compile_arguments": {"backend": backend}})
-    diagnosis = diagnose(facts.model_copy(update={"target": target}), RULES, root=Path("/project"), version="0")
-    diagnosis = diagnosis.model_copy(update={"stages": graphs})
+    facts = factories.recording().replace(graphs=(Graph(compile_id="0/0", index=0, op_count=2, inputs=inputs),))
+    target = facts.target.replace(compile_arguments={"backend": backend})
+    diagnosis = diagnose(facts.replace(target=target), RULES, root=Path("/project"), version="0")
+    diagnosis = diagnosis.replace(stages=graphs)
     return View(("model.py",), "stages", tuple(stage_parts(diagnosis)))
 
 
@@ -176,7 +174,7 @@ def test_verbose_leaves_nothing_out() -> None:
 def test_generated_code_can_be_copied() -> None:
     line = f"    buf0 = empty_strided_cpu({', '.join(map(str, range(60)))})  # [bold]"
     code = f"def call(args):\n{line}\n"
-    fusion = trained()[4].model_copy(update={"code": code})
+    fusion = trained()[4].replace(code=code)
     assert f"  {line}\n" in rendered(staged(fusion), is_verbose=True) + "\n"
 
 

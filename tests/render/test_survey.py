@@ -96,7 +96,7 @@ def one() -> SurveyReport:
         fix=None,
         fix_verdict=None,
     )
-    rows = [*masks, *views, slow.model_copy(update={"causes": (other,)})]
+    rows = [*masks, *views, slow.replace(causes=(other,))]
     return made([*rows, failed("audio1", "no_inputs", family="audio", **ABSENT)], planned=30, kept=4, shard="3/8")
 
 

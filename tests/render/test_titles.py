@@ -15,7 +15,7 @@ from tests.profile_reports import profiled
 
 def changed(report: Any) -> Any:
     options = {**report.target.call_options, "dtype": "bfloat16", "batch": 8}
-    return report.model_copy(update={"target": report.target.model_copy(update={"call_options": options})})
+    return report.replace(target=report.target.replace(call_options=options))
 
 
 @for_each(

@@ -34,8 +34,8 @@ def test_the_document_is_as_its_schema_says():
 def test_without_a_coverage_it_is_unknown_not_0():
     found = worse_report().targets[0]
     assert found.diagnosis is not None
-    summary = found.diagnosis.summary.model_copy(update={"coverage": None, "coverage_detail": None})
-    unknown = found.model_copy(update={"diagnosis": found.diagnosis.model_copy(update={"summary": summary})})
+    summary = found.diagnosis.summary.replace(coverage=None, coverage_detail=None)
+    unknown = found.replace(diagnosis=found.diagnosis.replace(summary=summary))
     assert list(more_eager_texts(unknown))[1] == "coverage is unknown; in the baseline it is 80% (2 of 10)"
 
 

@@ -137,7 +137,7 @@ def test_the_lines_of_a_finding_have_the_time_that_the_profile_gives_them() -> N
 
 
 def guarded(*sets: GuardSet, compiles: tuple[Compile, ...] = (compiled(),), **values: Any) -> Recording:
-    return recording(compiles=compiles).model_copy(update={"guards": Guards(sets=sets, **values)})
+    return recording(compiles=compiles).replace(guards=Guards(sets=sets, **values))
 
 
 def guard_set(count: int = 1, *, internal: bool = False, **values: Any) -> GuardSet:
@@ -188,13 +188,13 @@ WIDTH = change("module_number", "self.width", "8", "16", source="L['self'].width
 INPUT = change("size", "x.shape[1]", "8", "16")
 WEIGHT = change(
     "size", "self.conv.weight.shape[0]", "8", "16", source="L['self']._modules['conv']._parameters['weight']"
-).model_copy(update={"is_parameter": True})
+).replace(is_parameter=True)
 
 
 def instances(*changes: GuardChange, times: int = 2, is_regional: bool = False) -> Recording:
     again = (recompiled(f"0/{number}", *changes, call=1, stack=IN_LOOP) for number in range(1, times + 1))
     found = recording(compiles=(compiled(stack=IN_LOOP), *again))
-    return found.model_copy(update={"target": found.target.model_copy(update={"is_regional": is_regional})})
+    return found.replace(target=found.target.replace(is_regional=is_regional))
 
 
 def recompiled_for(changed: GuardChange) -> Recording:
@@ -204,7 +204,7 @@ def recompiled_for(changed: GuardChange) -> Recording:
 def filled(source: str, line: str, old: str | None, new: str) -> Recording:
     """A container whose length changed, guarded on at a line."""
     changed = change("length", f"len({source[3:].replace(chr(39) + ']', '')})", old, new, source=source)
-    return recompiled_for(changed.model_copy(update={"guard_location": entry(12, line)}))
+    return recompiled_for(changed.replace(guard_location=entry(12, line)))
 
 
 def test_recompiles(snapshot: SnapshotAssertion) -> None:
@@ -252,16 +252,16 @@ def of_rank(compile_: Compile, rank: int, frame_id: int | None = None) -> Compil
     """The compile as the reader names that of another rank."""
     number = 10 * rank if frame_id is None else frame_id
     update = {"compile_id": f"rank{rank}:{compile_.compile_id}", "process": f"rank{rank}", "frame_id": number}
-    return compile_.model_copy(update=update)
+    return compile_.replace(**update)
 
 
 def ranks(*compiles: Compile, other: Frame | None = None) -> Recording:
-    second = (other or frame(10)).model_copy(update={"process": "rank1"})
+    second = (other or frame(10)).replace(process="rank1")
     return recording(frames=(frame(), second), compiles=compiles)
 
 
 def test_ranks(snapshot: SnapshotAssertion) -> None:
-    elsewhere = frame(11, function="other").model_copy(update={"line": 99})
+    elsewhere = frame(11, function="other").replace(line=99)
     cases = {
         "a rank that compiles more often": ranks(
             compiled(), of_rank(compiled(), 1), of_rank(recompiled("0/1", change()), 1)
@@ -269,9 +269,9 @@ def test_ranks(snapshot: SnapshotAssertion) -> None:
         "ranks that compiled other functions": ranks(compiled(), of_rank(compiled(), 1, 11), other=elsewhere),
     }
     assert said(cases, "GD209") == snapshot
-    child = compiled().model_copy(update={"compile_id": "p2:0/0", "process": "p2", "frame_id": 10})
+    child = compiled().replace(compile_id="p2:0/0", process="p2", frame_id=10)
     alike = ranks(compiled(), of_rank(compiled(), 1))
-    processes = ranks(compiled(), child, child.model_copy(update={"compile_id": "p2:0/1"}))
+    processes = ranks(compiled(), child, child.replace(compile_id="p2:0/1"))
     assert none_in((alike, processes), "GD209")
 
 
@@ -295,7 +295,7 @@ def graph_of(ops: Mapping[str | None, int], *, index: int = 0, root: str = "L['s
         for n, path in enumerate(paths)
     ]
     nodes = tuple(GraphNode(**each) for each in made)
-    return graph(f"0/{index}", index=index).model_copy(update={"nodes": nodes, "op_count": len(nodes)})
+    return graph(f"0/{index}", index=index).replace(nodes=nodes, op_count=len(nodes))
 
 
 def repeating(*graphs: Graph, known: tuple[RepeatedBlocks, ...] | None = (blocks(),), **target: Any) -> Recording:
@@ -309,7 +309,7 @@ def repeating(*graphs: Graph, known: tuple[RepeatedBlocks, ...] | None = (blocks
     }
     compiles = tuple(compiled(found.compile_id) for found in graphs)
     found = recording(graphs=graphs, compiles=compiles, frames=(frame(),))
-    return found.model_copy(update={"target": TargetInfo(text="model.py", **given | target)})
+    return found.replace(target=TargetInfo(text="model.py", **given | target))
 
 
 def even(count: int, *, rest: int = 0, paths: tuple[str, ...] = LAYERS) -> dict[str | None, int]:
@@ -365,10 +365,10 @@ def in_torch(
     helper = {"file": "/lib/python3.11/contextlib.py", "origin": "stdlib", "code_name": "helper"}
     records = (record(ROOT, INSIDE, chain=(LOGGER,)), record(CALL, INSIDE, chain=(SKIPPED,), compile_id="1/0"))
     known = {
-        "frames": (frame(0, function="forward").model_copy(update=wrapper),
-                   frame(1, function="helper").model_copy(update=helper)),
+        "frames": (frame(0, function="forward").replace(**wrapper),
+                   frame(1, function="helper").replace(**helper)),
         "compiles": (compiled(stack=(CALL, ROOT)), compiled("1/0", stack=(CALL, INSIDE))),
-        "breaks": tuple(one.model_copy(update={"mechanism": mechanism}) for one in records),
+        "breaks": tuple(one.replace(mechanism=mechanism) for one in records),
         "graphs": (),
     }  # fmt: skip
     return recording(**known | values)
@@ -383,7 +383,7 @@ def test_breaks_in_torch_s_own_code(snapshot: SnapshotAssertion) -> None:
         "a module of the program's own": in_torch(container=None, graphs=(graph("1/0"),)),
     }
     assert said(cases) == snapshot
-    alone = in_torch().model_copy(update={"calls": (), "coverage": None})
+    alone = in_torch().replace(calls=(), coverage=None)
     assert sentence(diagnose(alone, RULES, root=Path("/project"), version="0"))[0].startswith("Not compiled")
 
 
@@ -439,7 +439,7 @@ LOWERING = "InductorError: LoweringException: "
 def failed_backend(seen: str | None, failure: str = "unused") -> Recording:
     """What the backend raised as we saw it, or as torch words it in a log that graphdoctor didn't record."""
     known = {"failure": FailedCompile(type="BackendCompilerFailed", message=failure)}
-    broken = compiled(outcome="failed", stack=(entry(10, "def forward(self, x):"),)).model_copy(update=known)
+    broken = compiled(outcome="failed", stack=(entry(10, "def forward(self, x):"),)).replace(**known)
     return recording(compiles=(broken,), graphs=() if seen is None else (graph(error=seen),))
 
 
@@ -447,16 +447,16 @@ def failed_tracing(kind: str = "TorchRuntimeError", *, is_foreign: bool = True, 
     chain = (BreakReason(gb_type="RuntimeError when making fake tensor call"),)
     stack = () if line is None else (entry(line),)
     failure = FailedCompile(type=kind, message="words", chain=chain, stack=stack)
-    failed = compiled("0/0").model_copy(update={"outcome": "failed", "failure": failure})
+    failed = compiled("0/0").replace(outcome="failed", failure=failure)
     gap = CaptureGap(code="GD904", kind="foreign_log", message="This log was not recorded by graphdoctor.")
     known = {"gaps": (gap,) if is_foreign else (), "calls": ()}
-    return recording(compiles=(failed,), frames=(frame(0),)).model_copy(update=known)
+    return recording(compiles=(failed,), frames=(frame(0),)).replace(**known)
 
 
 def failed_call(eager: str, **options: object) -> Recording:
     error = CallError(type="ValueError", message="words", traceback="", eager=eager)
-    target = recording().target.model_copy(update={"call_options": options})
-    return recording().model_copy(update={"calls": (Call(index=1, outcome="error", error=error),), "target": target})
+    target = recording().target.replace(call_options=options)
+    return recording().replace(calls=(Call(index=1, outcome="error", error=error),), target=target)
 
 
 def test_errors(snapshot: SnapshotAssertion) -> None:

@@ -59,7 +59,7 @@ def codes(recording: Recording) -> list[str]:
 
 
 def recorded(kernels: KernelShare | None = None, **values: object) -> Recording:
-    return factories.recording().model_copy(update={"kernels": kernels, **values})
+    return factories.recording().replace(kernels=kernels, **values)
 
 
 def skip(kind: str, **values: object) -> CudaGraphSkip:
@@ -90,9 +90,9 @@ def node(target: str, line: int, *inputs: str, opcode: str = "call_function", va
 def writing(target: str) -> Recording:
     """A graph that torch skips because it writes to its input by such an operation."""
     argument = GraphNode(name="l_x_", opcode="placeholder", target="L_x_", args="", kwargs="")
-    graph = factories.graph().model_copy(update={"nodes": (argument, node(target, 12, "l_x_", opcode="call_method"))})
+    graph = factories.graph().replace(nodes=(argument, node(target, 12, "l_x_", opcode="call_method")))
     facts = with_graphs(skipped=(skip("mutation"),), functions=(recorded_as(mutated=("L['x']",)),))
-    return facts.model_copy(update={"graphs": (graph,)})
+    return facts.replace(graphs=(graph,))
 
 
 def bypass(kind: str, **values: object) -> CacheBypass:
@@ -100,8 +100,8 @@ def bypass(kind: str, **values: object) -> CacheBypass:
 
 
 def compiled_for(seconds: float | None, *bypasses: CacheBypass) -> Recording:
-    known = tuple(factories.compiled(f"0/{n}").model_copy(update={"backend_s": seconds}) for n in (0, 1))
-    return factories.recording(compiles=known).model_copy(update={"cache_bypasses": bypasses})
+    known = tuple(factories.compiled(f"0/{n}").replace(backend_s=seconds) for n in (0, 1))
+    return factories.recording(compiles=known).replace(cache_bypasses=bypasses)
 
 
 def product(target: str = "torch._C._nn.linear", value: str = "f32[8, 8] cuda:0", line: int = 11) -> GraphNode:
@@ -133,7 +133,7 @@ def keeping(partition: Partition, *, backward: bool = True, **memory: Any) -> Re
         profiled=facts.profiled((), facts.graph((), partition=partition)),
         memory=MeasuredMemory(**known | {"eager_saved_bytes": None} | memory),
     )
-    return made.model_copy(update={"target": made.target.model_copy(update={"call_options": {"backward": backward}})})
+    return made.replace(target=made.target.replace(call_options={"backward": backward}))
 
 
 ADDMM = KernelTime(name="aten::addmm", kind="library", us=80.0, count=4)
@@ -144,7 +144,7 @@ FAST = share(call_us=520.0, library_us=508.0, generated_us=0.0, region_runs=0, r
 COPYING = share(device="cuda", copy_us=12.8, graph_input_copy_us=12.8, graph_launches=1)
 COND = tuple(bypass("higher_order_operator", subject="cond", is_code_kept=False, compile_id=f"0/{n}") for n in (0, 1))
 CALLS_F = Graph(compile_id="0/0", index=0, op_count=1, nodes=(node("model.net.f", 11, "x"),))
-ELSEWHERE = product().model_copy(update={"file": "/site-packages/lib/net.py"})
+ELSEWHERE = product().replace(file="/site-packages/lib/net.py")
 
 BYPASSES = get_args(CacheBypassKind)
 
@@ -191,7 +191,7 @@ FOUND = {
     "products in a file that nothing is known of": on_cuda(ELSEWHERE, ELSEWHERE),
     "convolutions": on_cuda(product("torch.conv2d"), product("torch.conv_transpose1d"), convolution_tf32=False),
     "large cheap tensors that are kept": keeping(kept(20, layers=3)),
-    "kept where random numbers are drawn": keeping(kept(60).model_copy(update={"draws_random": True})),
+    "kept where random numbers are drawn": keeping(kept(60).replace(draws_random=True)),
     "kept beside a peak that matters": keeping(kept(60), peak_of="allocator", peak_bytes=500 * 2**20),
 }
 
@@ -217,7 +217,7 @@ NOT_FOUND = [
     ),
     on_cuda(product(), matmul_tf32=True),
     on_cuda(product("torch.conv2d")),
-    on_cuda(product()).model_copy(update={"float32_precision": None}),
+    on_cuda(product()).replace(float32_precision=None),
     keeping(kept(31)),
     keeping(kept(60, is_cheap=False)),
     keeping(kept(60, is_cheap=None, is_argument=True)),
@@ -319,7 +319,7 @@ def test_the_page_on_slower_kernels_is_true(tmp_path: Path) -> None:
     assert before.kernels is not None
     assert "nothing_compiled" not in [gap.kind for gap in before.gaps]
     assert (before.kernels.region_runs, before.kernels.generated_us) == (0, 0.0)
-    assert codes(now.model_copy(update={"eager_kernels": before.kernels})) == ["GD506"]
+    assert codes(now.replace(eager_kernels=before.kernels)) == ["GD506"]
     better = measured(instead, tmp_path / "instead")
     assert better.kernels is not None
     # The library's product takes a fifth of the time of Inductor's sum.

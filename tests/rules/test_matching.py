@@ -48,12 +48,12 @@ def site_of(cause: dict[str, Any], origin: Origin = "user", pointed: str | None 
     )
     words = cause.get("words", "")
     told = {"words": words, "topic": topic_of(words, reason)}
-    found = record(line, *inside, chain=(reason,)).model_copy(update=told)
+    found = record(line, *inside, chain=(reason,)).replace(**told)
     return BreakSite(
         entry=line,
         records=(found,),
         effects=Effects(),
-        context=context(8, cause["statement"]).model_copy(update={"file": file}),
+        context=context(8, cause["statement"]).replace(file=file),
     )
 
 

@@ -66,7 +66,7 @@ class Project:
         keep(self.request, self.recording, SearchResult(treatment, (self.change,)), self.setup)
 
     def found(self, **choices: Any) -> KeptFixes | OutdatedFixes | None:
-        choices_now = CHOICES.model_copy(update=choices)
+        choices_now = CHOICES.replace(**choices)
         return kept_fixes(self.request, choices_now, load_settings(self.folder).store, self.setup.interpreter)
 
     def outdated(self, **choices: Any) -> Change | None:

@@ -73,8 +73,8 @@ OUTCOMES = [
     # Nobody uses what fails; somebody may use what is silently wrong.
     (FAILING, row(status="wrong", correct=False), "failing", 1),
     (FAILING, failed("bert", "timeout", stage="call"), "changed", 0),
-    (FAILING, FAILING.model_copy(update={"error_type": "c.D"}), "changed", 0),
-    (FAILING, FAILING.model_copy(update={"error": "at 0x7f"}), None, 0),
+    (FAILING, FAILING.replace(error_type="c.D"), "changed", 0),
+    (FAILING, FAILING.replace(error="at 0x7f"), None, 0),
     # What may be chance is marked, and no regression; what fails each time isn't.
     (row(), failed("bert", "crashed", attempts=2, earlier=("ok",)), "flaky", 0),
     (row(**CRASHED), failed("bert", "crashed", **CRASHED), "flaky", 0),
@@ -138,7 +138,7 @@ def test_what_got_worse_is_told_from_what_got_better(name, good, bad):
 )
 def test_what_was_known_and_is_unknown_now_is_no_pass(name):
     known = row(exports=True)
-    found = compared([known, row("b", exports=True)], [known.model_copy(update={name: None}), row("b", exports=True)])
+    found = compared([known, row("b", exports=True)], [known.replace(**{name: None}), row("b", exports=True)])
     (piece,) = found.pieces
     assert (piece.verdict, piece.unknown, found.exit_code) == ("unknown", (name,), 2)
 

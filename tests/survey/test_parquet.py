@@ -192,7 +192,7 @@ def test_what_no_row_can_be_says_where(tmp_path):
     table = _table(write_parquet(report()))
     with pytest.raises(GraphDoctorError, match=r"isn't a valid survey .*rows\.0\.status: Field required"):
         read_survey(_with(tmp_path, table.drop_columns(["status"])))
-    (tmp_path / "a.parquet").write_bytes(write_parquet(report([row().model_copy(update={"status": "melted"})])))
+    (tmp_path / "a.parquet").write_bytes(write_parquet(report([row().replace(status="melted")])))
     with pytest.raises(GraphDoctorError, match=r"rows\.0\.status: Input should be 'ok'"):
         read_survey(tmp_path / "a.parquet")
 

@@ -27,7 +27,7 @@ SCRIPT = TargetInfo(kind="script")
 
 def changed(**fields: object) -> Recording:
     """A recording with one compile, and with other fields."""
-    return factories.recording().model_copy(update={"compiles": (factories.compiled(),)} | fields)
+    return factories.recording().replace(**({"compiles": (factories.compiled(),)} | fields))
 
 
 def kinds(gaps: Iterable[CaptureGap]) -> list[str | None]:

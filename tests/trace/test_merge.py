@@ -70,12 +70,12 @@ def test_parts_are_merged_under_ids_that_are_their_own():
     assert [compile_.frame_id for compile_ in merged.compiles] == [0, 1, 2, 3, 4, 5]
     assert [graph.index for graph in merged.graphs] == list(range(len(merged.graphs)))
     assert not merged.is_partial
-    assert merge([Part(alone), Part(alone.model_copy(update={"is_partial": True}), "p2")]).is_partial
+    assert merge([Part(alone), Part(alone.replace(is_partial=True), "p2")]).is_partial
 
 
 def test_the_nearest_entry_of_a_cause_is_of_its_process_or_of_the_parent_that_it_was_forked_from():
     cause = RecompileCause(nearest="0/0", entry_count=1, changes=(), is_exact=True)
-    again = compiled("0/1", reasons=("size",)).model_copy(update={"cause": cause})
+    again = compiled("0/1", reasons=("size",)).replace(cause=cause)
     part = recording(compiles=(compiled("0/0"), again), frames=(frame(0),))
     child = recording(compiles=(again,), frames=(frame(0),))
 
@@ -86,8 +86,8 @@ def test_the_nearest_entry_of_a_cause_is_of_its_process_or_of_the_parent_that_it
 
 def test_a_gap_of_another_process_names_it_and_an_equal_one_is_told_once():
     common, own = CaptureGap(code="GD904", message="Common."), CaptureGap(code="GD902", message="While compiling 0/1.")
-    first = two_compiles().model_copy(update={"gaps": (common,)})
-    second = two_compiles().model_copy(update={"gaps": (common, own)})
+    first = two_compiles().replace(gaps=(common,))
+    second = two_compiles().replace(gaps=(common, own))
 
     merged = merge([Part(first), Part(second, "p2")])
 
@@ -96,7 +96,7 @@ def test_a_gap_of_another_process_names_it_and_an_equal_one_is_told_once():
 
 def test_calls_of_torch_compile_say_which_process_made_them():
     call = CompileCall(file="/project/model.py", line=3, function="<module>", compiled="Net")
-    part = two_compiles().model_copy(update={"compile_calls": (call,)})
+    part = two_compiles().replace(compile_calls=(call,))
 
     assert [item.process for item in merge([Part(part), Part(part, "p2")]).compile_calls] == [None, "p2"]
 
@@ -205,7 +205,7 @@ def read(file: str):
     facts = recording(
         breaks=(record(outside, inside),),
         compiles=(compiled(stack=(outside, inside)),),
-        frames=(frame().model_copy(update={"file": file}),),
+        frames=(frame().replace(file=file),),
     )
     names = generated_names([{file: "net.Conv"}])
     return with_generated(facts, names)

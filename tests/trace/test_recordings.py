@@ -176,9 +176,7 @@ def test_windows_line_ends_change_nothing(version: str, tmp_path: Path) -> None:
     whole = damaged(tmp_path, log, "whole")
     assert [found.count for found in windows.evidence.records] == [found.count for found in whole.evidence.records]
     # Its records are larger, by a character for each line.
-    assert windows == whole.model_copy(
-        update={"evidence": whole.evidence.model_copy(update={"records": windows.evidence.records})}
-    )
+    assert windows == whole.replace(evidence=whole.evidence.replace(records=windows.evidence.records))
 
 
 def test_a_break_that_is_cut_is_left_out_rather_than_misread(tmp_path: Path) -> None:

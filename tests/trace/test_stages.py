@@ -63,7 +63,7 @@ def graph(index: int, compile_id: str, nodes: tuple[GraphNode, ...] | None = NOD
 
 
 def merged(*graphs: Graph) -> Recording:
-    return recording().model_copy(update={"graphs": graphs})
+    return recording().replace(graphs=graphs)
 
 
 def found(stages: Stages, recorded: Recording) -> list[tuple[str | None, str, int | None, str | None]]:
@@ -139,7 +139,7 @@ def test_recorded_nodes_are_taken_and_modules_are_spelled_as_in_guards() -> None
 
 
 def test_nodes_without_inputs_are_read_from_the_print() -> None:
-    older = tuple(node.model_copy(update={"inputs": None}) for node in NODES)
+    older = tuple(node.replace(inputs=None) for node in NODES)
     (stage,) = taken(("dynamo_output_graph", "0/0")).graphs(merged(graph(0, "0/0", older, PRINTED)), 0)
 
     assert [(node.name, node.inputs) for node in stage.nodes] == [("x", ()), ("a", ("x",)), ("output", ("a",))]

@@ -334,7 +334,7 @@ def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[F
     moved = []
     for finding in findings:
         file = relative(str(root / finding.location.file), shown_from)
-        moved.append(finding.model_copy(update={"location": finding.location.model_copy(update={"file": file})}))
+        moved.append(finding.replace(location=finding.location.replace(file=file)))
     places = {one: (one.location.file, one.location.line, one.location.column or 0, one.code) for one in moved}
     return tuple(sorted(moved, key=places.__getitem__))
 

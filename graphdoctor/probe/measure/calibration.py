@@ -76,7 +76,7 @@ def calibrate(device: torch.device, dtypes: Iterable[str], kept: Sequence[Calibr
                 is_steady = is_steady and is_this_steady
     measured = {"copy_gb_per_s": copy, "launch_us": launch, "matmul_tflops_per_s": products}
     is_kept = before is not None and not missing
-    return found.model_copy(update={**measured, "is_kept": is_kept, "is_steady": is_steady})
+    return found.replace(**measured, is_kept=is_kept, is_steady=is_steady)
 
 
 def _is_for(found: Calibration) -> tuple[object, ...]:

@@ -230,12 +230,12 @@ class MeasuredKernels:
 
     def share(self) -> KernelShare:
         """Where the call's time goes, added up."""
-        return self.best.share().model_copy(update={"unprofiled_us": min(self.times_us)})
+        return self.best.share().replace(unprofiled_us=min(self.times_us))
 
 
 def _median(first: list[_Run], same: Sequence[list[_Run]]) -> list[_Run]:
     times = (statistics.median(each.us for each in alike) for alike in zip(*same, strict=True))
-    return [run.model_copy(update={"us": us}) for run, us in zip(first, times, strict=True)]
+    return [run.replace(us=us) for run, us in zip(first, times, strict=True)]
 
 
 def _with_operations(kernels: Sequence[KernelRun], one_by_one: Sequence[KernelRun]) -> list[KernelRun]:
@@ -246,7 +246,7 @@ def _with_operations(kernels: Sequence[KernelRun], one_by_one: Sequence[KernelRu
         known = [kernel for kernel in one_by_one if kernel.run == run]
         if [kernels[at].name for at in own] == [kernel.name for kernel in known]:
             for at, same in zip(own, known, strict=True):
-                found[at] = same.model_copy(update={"us": kernels[at].us, "run": run, "phase": kernels[at].phase})
+                found[at] = same.replace(us=kernels[at].us, run=run, phase=kernels[at].phase)
     return found
 
 

@@ -59,7 +59,7 @@ class CodegenRecorder:
                 kernels_of.setdefault(node, set()).add(number)
             known = sorted(index[node] for node in own if node in index)
             computed = tuple(each for each in known if not is_view(nodes[each]))
-            kernels.append(kernel.model_copy(update={"operations": computed or tuple(known)}))
+            kernels.append(kernel.replace(operations=computed or tuple(known)))
         self.factor_dtypes |= {kernel.dtype for kernel in kernels if kernel.dtype is not None}
         operations = [self._operation(node, kernels_of, stacks) for node in nodes]
         found = self._partitions.take() if self._partitions is not None and graph.phase == "forward" else None

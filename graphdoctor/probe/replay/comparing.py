@@ -38,7 +38,7 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
             worst = next(unlike, None) or max(differing, key=lambda each: (not each.may_be_rounding, each.largest or 0))
             if kind == "state":
                 change = _state_change([difference.where for difference in differing], values, others)
-                worst = worst.model_copy(update={"change": change})
+                worst = worst.replace(change=change)
             found.append(worst)
     return Comparison(
         kinds=tuple(kinds),

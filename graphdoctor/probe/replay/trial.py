@@ -190,7 +190,7 @@ class Trial:
         if self._lost_gradients:
             calls = ", ".join(map(str, self._lost_gradients))
             note = {"note": f"backward can't run for call {calls}: gradients are not compared"}
-            found = {name: comparison.model_copy(update=note) for name, comparison in found.items()}
+            found = {name: comparison.replace(**note) for name, comparison in found.items()}
         return Replay(
             compared=found,
             errors=() if rounding is None else rounding.errors(mine),

@@ -69,7 +69,7 @@ def compare(workload: Workload, trial: Trial, texts: Mapping[str, str]) -> None:
             "The last call was not timed",
             lambda call: steady_us(partial(workload.forward, call), lambda: workload.activity),
         )
-        found = found.model_copy(update={"steady_us": steady})
+        found = found.replace(steady_us=steady)
     workload.events.write("trial", found)
 
 

@@ -103,7 +103,7 @@ def _covered(workload: Workload, call: Call) -> Settling:
         workload.events.gap("unsettled", message)
         return settling
     extra = {"extra_calls": len(settling.compiles), "extra_compiles": sum(settling.compiles)}
-    workload.events.write("coverage", counted[-1].model_copy(update=extra))
+    workload.events.write("coverage", counted[-1].replace(**extra))
     if timed is not None and workload.activity == before:
         workload.events.write("steady_call", timed)
     return settling

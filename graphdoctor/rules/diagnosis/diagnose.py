@@ -70,20 +70,16 @@ def diagnose(
 def _with_relative_files(recording: Recording, root: Path) -> Recording:
     """Without the picture, and with the files of compile calls, watched functions and shapes as in locations."""
     evidence, watch = recording.evidence, recording.watch
-    return recording.model_copy(
-        update={
-            "picture": None,
-            "compile_calls": _relative(recording.compile_calls, root),
-            "evidence": evidence.model_copy(update={"shapes": _relative(evidence.shapes, root)}),
-            "watch": watch and watch.model_copy(update={"functions": _relative(watch.functions, root)}),
-        }
+    return recording.replace(
+        picture=None,
+        compile_calls=_relative(recording.compile_calls, root),
+        evidence=evidence.replace(shapes=_relative(evidence.shapes, root)),
+        watch=watch and watch.replace(functions=_relative(watch.functions, root)),
     )
 
 
 def _relative(facts: tuple[_HasFile, ...], root: Path) -> tuple[_HasFile, ...]:
-    return tuple(
-        fact if fact.file is None else fact.model_copy(update={"file": relative(fact.file, root)}) for fact in facts
-    )
+    return tuple(fact if fact.file is None else fact.replace(file=relative(fact.file, root)) for fact in facts)
 
 
 def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:

@@ -44,7 +44,7 @@ def with_distinct_fingerprints(findings: Sequence[Finding]) -> list[Finding]:
         if number:
             renamed[index] = _digest(finding.fingerprint, str(number))
     return [
-        finding.model_copy(update={"fingerprint": renamed[index]}) if index in renamed else finding
+        finding.replace(fingerprint=renamed[index]) if index in renamed else finding
         for index, finding in enumerate(findings)
     ]
 
@@ -99,8 +99,8 @@ def _placed(fix: Fix, recording: Recording, root: Path) -> Fix:
     calls = {(call.file, call.line) for call in recording.compile_calls}
     if fix.place.where in ("compile", "compile_call") and len(calls) == 1:
         ((file, line),) = calls
-    place = fix.place.model_copy(update={"file": file and relative(file, root), "line": line})
-    return fix.model_copy(update={"place": place})
+    place = fix.place.replace(file=file and relative(file, root), line=line)
+    return fix.replace(place=place)
 
 
 def with_shared_first(findings: Sequence[Finding]) -> list[Finding]:
@@ -118,7 +118,7 @@ def with_shared_first(findings: Sequence[Finding]) -> list[Finding]:
         return fix.setting is None or len(lines[fix.setting]) < 2
 
     return [
-        finding.model_copy(update={"fixes": tuple(sorted(finding.fixes, key=is_for_one))})
+        finding.replace(fixes=tuple(sorted(finding.fixes, key=is_for_one)))
         if finding.code.startswith(_BREAK)
         else finding
         for finding in findings

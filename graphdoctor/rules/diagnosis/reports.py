@@ -143,8 +143,8 @@ def with_costs(
         if finding.fingerprint not in fixed and gap is not None and steady_us:
             cost = Cost(call_us=gap, call_from=gap_kind, share=gap / steady_us)
         if (seconds := compiled.get(finding.fingerprint)) is not None:
-            cost = (cost or Cost()).model_copy(update={"compile_s": seconds})
-        found.append(finding.model_copy(update={"cost": cost}) if cost else finding)
+            cost = (cost or Cost()).replace(compile_s=seconds)
+        found.append(finding.replace(cost=cost) if cost else finding)
     return found
 
 

@@ -272,7 +272,7 @@ class Rule(Page):
     def sourced(cls, fixes: Fixes) -> tuple[Fix, ...]:
         """Suggestions, each with where it is recommended."""
         guide = cls.guide or _GUIDES.get(cls.code[:3])
-        return tuple(fix if fix.source else fix.model_copy(update={"source": guide}) for fix in fixes)
+        return tuple(fix if fix.source else fix.replace(source=guide) for fix in fixes)
 
 
 class BreakRule(Rule):
@@ -315,7 +315,7 @@ class BreakRule(Rule):
 
     def suggested(self, site: BreakSite) -> Fixes:
         """Suggestions for this line, as if it could be edited; ``remedies`` may show ``{site}`` too."""
-        return (fix.model_copy(update={"title": fix.title.format(site=site)}) for fix in self.remedies)
+        return (fix.replace(title=fix.title.format(site=site)) for fix in self.remedies)
 
     def fixes(self, site: BreakSite) -> Fixes:
         """Suggestions for this line: edits only of the user's own code."""

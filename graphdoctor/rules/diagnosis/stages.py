@@ -142,7 +142,7 @@ class _Reports:
         )
 
     def _shown(self, node: StageNode) -> StageNode:
-        return node if node.file is None else node.model_copy(update={"file": relative(node.file, self._root)})
+        return node if node.file is None else node.replace(file=relative(node.file, self._root))
 
     def _joint(self, joint: StageGraph) -> StageReport:
         report = self._report("joint", joint)
@@ -155,8 +155,8 @@ class _Reports:
         backward = self._by_stage.get("backward")
         back = set() if backward is None else {node.name for node in backward.nodes} - own
         of_backward = sum(node.name in back for node in _operations(joint.nodes))
-        return self._from_dynamo(report, ahead, "forward").model_copy(
-            update={"of_backward": None if backward is None else of_backward}
+        return self._from_dynamo(report, ahead, "forward").replace(
+            of_backward=None if backward is None else of_backward
         )
 
     def _lowered(self, of: LoweredGraph, graph: StageGraph) -> StageReport:
@@ -167,13 +167,13 @@ class _Reports:
         if joint is not None:
             names = {node.name for node in joint.nodes}
             kept = sum(node.name in names for node in _operations(graph.nodes))
-            report = report.model_copy(update={"compared_with": "joint", "kept": kept})
+            report = report.replace(compared_with="joint", kept=kept)
         if forward is None or backward is None:
             return report
         computed = {node.name: node for node in forward.nodes}
         if of == "backward":
             again = [node for node in _operations(backward.nodes) if node.name in computed]
-            return report.model_copy(update={"recomputed": _words(again)})
+            return report.replace(recomputed=_words(again))
         saved = (computed.get(node.name) for node in backward.nodes if node.opcode == "placeholder")
         values = tuple(
             SavedValue(name=node.name, value=node.value, is_input=node.opcode == "placeholder")
@@ -183,7 +183,7 @@ class _Reports:
         gone = {node.name for graph in (forward, backward) for node in graph.nodes}
         lost = [node for node in _operations(joint.nodes if joint else ()) if node.name not in gone]
         changes = tuple(self._changes([([node], []) for node in lost]))
-        return report.model_copy(update={"saved": values, "changes": changes})
+        return report.replace(saved=values, changes=changes)
 
     def _from_dynamo(self, report: StageReport, nodes: Sequence[StageNode], of: LoweredGraph | None) -> StageReport:
         dynamo = self._by_stage.get("dynamo")
@@ -216,7 +216,7 @@ class _Reports:
             else:
                 changed.append(group)
         changes = tuple(self._changes(changed))
-        return report.model_copy(update={"compared_with": name, "kept": kept, "changes": changes})
+        return report.replace(compared_with=name, kept=kept, changes=changes)
 
     def _changes(self, groups: Iterable[_Group]) -> Iterator[StageChange]:
         alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[StageNode]] = {}

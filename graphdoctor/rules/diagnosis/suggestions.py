@@ -225,7 +225,7 @@ def from_setting(chosen: Setting, title: str, source: str | None = None, *, is_s
 def sources_setting(name: str, sources: list[str], title: str) -> Fix:
     """One of ``torch.compiler.config``'s lists of torch's sources, such as ``L['x']``, as a line that isn't tried."""
     chosen = Setting(name=f"torch.compiler.config.{name}", value=",".join(sources))
-    return from_setting(chosen, title, is_safe=True).model_copy(update={"snippet": chosen.line, "setting": None})
+    return from_setting(chosen, title, is_safe=True).replace(snippet=chosen.line, setting=None)
 
 
 def compile_argument(argument: str, title: str, source: str | None = None, *, is_safe: bool) -> Fix:

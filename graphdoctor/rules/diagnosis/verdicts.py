@@ -37,11 +37,9 @@ def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> l
     if treatment is None:
         return list(findings)
     return [
-        finding.model_copy(
-            update={
-                "fixes": fixes_with(finding, treatment.tried, treatment.declined.get(finding.fingerprint)),
-                "is_mended": finding.fingerprint in treatment.gone,
-            }
+        finding.replace(
+            fixes=fixes_with(finding, treatment.tried, treatment.declined.get(finding.fingerprint)),
+            is_mended=finding.fingerprint in treatment.gone,
         )
         for finding in findings
     ]
@@ -83,7 +81,7 @@ def _in_words(fix: Fix, declined: str | None) -> Fix:
     """
     if declined is None or fix.kind != "code" or fix.snippet is None:
         return fix
-    return fix.model_copy(update={"snippet": None, "place": None, "reason": f"no edit: {declined}"})
+    return fix.replace(snippet=None, place=None, reason=f"no edit: {declined}")
 
 
 def _is_tried(fix: Fix, own: Sequence[TriedFix]) -> bool:
@@ -109,10 +107,7 @@ def with_replays(findings: Sequence[Finding], answer: WhatIf | None) -> list[Fin
     base = next((result for result in answer.results if not result.remedies), None) if answer else None
     if answer is None or base is None or base.compiles is None:
         return list(findings)
-    return [
-        finding.model_copy(update={"fixes": tuple(_judged(finding.fixes, answer.results, base))})
-        for finding in findings
-    ]
+    return [finding.replace(fixes=tuple(_judged(finding.fixes, answer.results, base))) for finding in findings]
 
 
 def _judged(fixes: Sequence[Fix], results: Sequence[TrialResult], base: TrialResult) -> Iterator[Fix]:
@@ -123,7 +118,7 @@ def _judged(fixes: Sequence[Fix], results: Sequence[TrialResult], base: TrialRes
             yield fix
             continue
         verdict, reason = _verdict(result, base)
-        judged = fix.model_copy(update={"verdict": verdict, "reason": reason})
+        judged = fix.replace(verdict=verdict, reason=reason)
         if verdict == "not tried":
             yield judged
         else:

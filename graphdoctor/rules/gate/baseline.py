@@ -180,7 +180,7 @@ def updated(before: Baseline, found: Mapping[str, Found], *, configured: Iterabl
 
 def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
     """The new entry with the old words: a message can hold times and a line a comment, and neither is a change."""
-    return new if old is None else new.model_copy(update={"message": old.message, "text": old.text})
+    return new if old is None else new.replace(message=old.message, text=old.text)
 
 
 def write_baseline(baseline: Baseline) -> str:

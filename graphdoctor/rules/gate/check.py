@@ -87,7 +87,7 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
     )
     is_worse = bool(verdict.failing or verdict.failing_worse) or verdict.is_more_eager
     has_failed = verdict.error is not None or is_worse or not all(budget.is_kept for budget in verdict.budgets)
-    return verdict.model_copy(update={"state": "failed"}) if has_failed else verdict
+    return verdict.replace(state="failed") if has_failed else verdict
 
 
 def crashed(

@@ -120,7 +120,7 @@ def _way(attempt: Attempt, *, is_strict: bool) -> ExportWay:
         return way
     made = {name: getattr(export, name) for name in ("line", "seconds", "op_count", "inputs", "constraints")}
     came = {name: getattr(attempt, name) for name in ("correctness", "lost", "unwritten")}
-    return way.model_copy(update=made | came)
+    return way.replace(**(made | came))
 
 
 def _later(diagnosis: Diagnosis, strict: ExportWay) -> tuple[Finding, ...]:

@@ -141,7 +141,7 @@ def guards_of_parts(parts: Sequence[tuple[Part, Section]], *, cost: Mapping[str,
     measured = max((index for index, (part, _) in enumerate(parts) if part.process is None), default=None)
     found = [guards_of(*each, cost if index == measured else None) for index, each in enumerate(parts)]
     whole = Guards() if measured is None else found[measured]
-    return whole.model_copy(update={"sets": tuple(each for guards in found for each in guards.sets)})
+    return whole.replace(sets=tuple(each for guards in found for each in guards.sets))
 
 
 def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> Guards:
@@ -164,7 +164,7 @@ def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> G
     checks_us = _total(sets) if call_us and is_complete else None
     shares = {"share": _share(measured.get("searches_us"), call_us), "warm_share": _share(checks_us, call_us)}
     found = read_fact(Guards, {**measured, "checks_us": checks_us, **shares}, skips_unknown=True)
-    return found.model_copy(update={"sets": tuple(sets)})
+    return found.replace(sets=tuple(sets))
 
 
 def _total(sets: Iterable[GuardSet]) -> float | None:
@@ -201,7 +201,7 @@ def _guard_set(
         }
     # The nodes are facts already, and can be very many.
     known |= {"compile_id": compile_id, "guard_count": len(nodes), "nodes": ()}
-    return read_fact(GuardSet, known).model_copy(update={"nodes": nodes})
+    return read_fact(GuardSet, known).replace(nodes=nodes)
 
 
 _KnownNodes = dict[object, dict[TreeGuard, GuardNode]]

@@ -111,7 +111,7 @@ def record(request: Request, recording: Path, setup: Setup, *, descriptor: int |
 
     events = read_events(recording)
     ended = end_of_probe(child.status, child.stopped_for, events, python=python, timeout_s=setup.timeout_s)
-    ended = ended.model_copy(update={"duration_s": child.duration_s, "traceback": child.crash or ended.traceback})
+    ended = ended.replace(duration_s=child.duration_s, traceback=child.crash or ended.traceback)
     with written(recording):
         write_meta(recording, described, ended)
     return ended

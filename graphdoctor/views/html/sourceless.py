@@ -47,7 +47,7 @@ def _of_fact(model: _Fact) -> _Fact:
             changed[name] = new
     if isinstance(model, Fix) and model.kind == "code":
         changed |= {"snippet": None, "place": None}
-    return model.model_copy(update=changed) if changed else model
+    return model.replace(**changed) if changed else model
 
 
 def _without(name: str, value: object) -> object:

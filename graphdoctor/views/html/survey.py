@@ -52,7 +52,7 @@ def rows_drawing(report: SurveyReport, pages: str | None) -> Drawing:
     rows = report.rows[:MAX_ROWS]
     ids = row_ids(rows)
     addresses = [page_address(row.report, pages) for row in rows]
-    table = words.row_table(report.model_copy(update={"rows": rows}), is_page=True)
+    table = words.row_table(report.replace(rows=rows), is_page=True)
     texts = _Texts()
     # What failed comes first: its tracebacks are what a reader opens a row for.
     ordered = sorted(zip(rows, ids, strict=True), key=lambda shown: shown[0].is_passed)

@@ -70,8 +70,8 @@ def test_a_recipe_that_knows_the_line_alone_writes_the_same_or_declines() -> Non
     wrong = []
     for recipe, path in PAIRS:
         place = place_of(path)
-        location = place.finding.location.model_copy(update={"column": None, "end_column": None})
-        line_alone = replace(place, finding=place.finding.model_copy(update={"location": location}))
+        location = place.finding.location.replace(column=None, end_column=None)
+        line_alone = replace(place, finding=place.finding.replace(location=location))
         with contextlib.suppress(DeclinedError):
             if recipe.edit(line_alone).content != mended(recipe, path):
                 wrong.append(name_of(recipe, path))

@@ -75,12 +75,12 @@ def test_another_reason_why_a_cuda_graph_is_left_out_is_left() -> None:
     place = place_at("GD504", "def forward(x):\n    return «torch.zeros(3).cuda()» + x\n")
     skip = read_fact(CudaGraphSkip, {"kind": "mutation", "reason": "reason=mutated inputs"})
     with pytest.raises(DeclinedError, match="edits only move"):
-        create_on_device.edit(replace(place, finding=place.finding.model_copy(update={"cuda_graph_skip": skip})))
+        create_on_device.edit(replace(place, finding=place.finding.replace(cuda_graph_skip=skip)))
 
 
 def test_a_break_in_a_called_function_is_found_by_the_block_that_the_rule_names() -> None:
     loop = "    for i in n:\n        x = x + i\n        show(x)\n"
     place = place_at("GD111", f"def show(x):\n    «»print(x)\n\n\ndef f(x, n):\n{loop}    return x\n")
     block = Location(file="model.py", line=6, function="f", note="the `for` that the break lies in")
-    place = replace(place, finding=place.finding.model_copy(update={"related": (block,)}))
+    place = replace(place, finding=place.finding.replace(related=(block,)))
     assert b"x = _f_step(x, i)" in own_function.edit(place).content

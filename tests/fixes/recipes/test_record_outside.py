@@ -181,6 +181,6 @@ def test_every_line_runs_with_the_values_that_it_had(lines: list[str], result: s
 def test_a_function_that_another_one_calls_is_left() -> None:
     source = SourceFile.parse(Path("model.py"), HEAD.encode() + b"        print(x)\n        return x.sin()\n")
     inner = finding("GD101", 7)
-    place = Place(source, inner.model_copy(update={"user_stack": inner.user_stack * 2}))
+    place = Place(source, inner.replace(user_stack=inner.user_stack * 2))
     with pytest.raises(DeclinedError, match="isn't in the function that"):
         record_outside.edit(place)

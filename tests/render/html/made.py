@@ -138,7 +138,7 @@ def with_edits() -> tuple[Diagnosis, Picture]:
     diagnosis = diagnosed(facts)
     (finding,) = diagnosis.findings
     edit = Fix(title="Take `print` out", kind="code", diff=EDIT, verdict="verified")
-    return diagnosis.model_copy(update={"findings": (finding.model_copy(update={"fixes": (edit,)}),)}), shown
+    return diagnosis.replace(findings=(finding.replace(fixes=(edit,)),)), shown
 
 
 def large(nodes: tuple[StageNode, ...]) -> tuple[Recording, Picture]:
@@ -186,19 +186,17 @@ def hostile() -> tuple[Recording, Picture]:
     bad = HOSTILE + ODD
     file = f"/project/{HOSTILE}.py"
     place = entry(5, f"print({bad!r}) {LONG}", file=file, function=bad, qualname=bad, columns=(9, 14))
-    words = PRINT.model_copy(
-        update={"gb_type": bad, "explanation": bad, "hints": (bad, LONG), "context": bad, "torch_id": None}
-    )
-    changed = change(expression=f"x[{bad}]", old=bad, new=LONG, source=f"L[{bad!r}]").model_copy(
-        update={"guard_location": place, "hint": bad}
+    words = PRINT.replace(gb_type=bad, explanation=bad, hints=(bad, LONG), context=bad, torch_id=None)
+    changed = change(expression=f"x[{bad}]", old=bad, new=LONG, source=f"L[{bad!r}]").replace(
+        guard_location=place, hint=bad
     )
     again = recompiled("0/1", changed, stack=(place,))
-    again = again.model_copy(update={"recompile_reasons": (bad,)})
-    captured = graph(error=bad).model_copy(update={"backend": bad, "code": bad, "inputs": (_input(bad), _input(LONG))})
+    again = again.replace(recompile_reasons=(bad,))
+    captured = graph(error=bad).replace(backend=bad, code=bad, inputs=(_input(bad), _input(LONG)))
     failed = Call(
         index=2, inputs=bad, outcome="error", error=CallError(type=bad, message=bad, traceback=f"{bad}\n{LONG}")
     )
-    function = frame(line=4).model_copy(update={"file": file, "function": bad, "qualname": bad, "text": bad})
+    function = frame(line=4).replace(file=file, function=bad, qualname=bad, text=bad)
     facts = recording(
         breaks=(record(place, chain=(words,), effect="frame_skipped"),),
         compiles=(compiled(), again, _odd_id(compiled())),
@@ -211,12 +209,10 @@ def hostile() -> tuple[Recording, Picture]:
         kind=bad, source=bad, expression=bad, expected=bad, path="x", depth=1, location=place, hint=bad, guard=bad
     )
     guards = Guards(sets=(GuardSet(compile_id="0/0", guard_count=1, kinds={bad: 1}, nodes=(guard,)),))
-    facts = facts.model_copy(
-        update={
-            "evidence": filled(LogEvidence, bad),
-            "guards": guards,
-            "environment": Environment(python=bad, torch=bad, platform=LONG, device_name=bad),
-        }
+    facts = facts.replace(
+        evidence=filled(LogEvidence, bad),
+        guards=guards,
+        environment=Environment(python=bad, torch=bad, platform=LONG, device_name=bad),
     )
     return facts, _hostile_picture(bad, file)
 
@@ -226,7 +222,7 @@ def _input(name: str) -> GraphInput:
 
 
 def _odd_id(found: Compile) -> Compile:
-    return found.model_copy(update={"compile_id": "p1:0/0", "frame_id": 7})
+    return found.replace(compile_id="p1:0/0", frame_id=7)
 
 
 def _hostile_picture(bad: str, file: str) -> Picture:

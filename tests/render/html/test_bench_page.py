@@ -26,11 +26,9 @@ def everything() -> BenchReport:
     assert shown.sweep is not None
     *first, last, failed = shown.sweep.points
     others = [one for each in (mobilenet(), attention(), troubled()) for one in each.variants[1:]]
-    variants = (last.variants[0], *(one.model_copy(update={"name": f"{n} {one.name}"}) for n, one in enumerate(others)))
-    points = (*first, last.model_copy(update={"variants": variants}), failed)
-    return shown.model_copy(
-        update={"sweep": shown.sweep.model_copy(update={"points": points}), "gaps": troubled().gaps}
-    )
+    variants = (last.variants[0], *(one.replace(name=f"{n} {one.name}") for n, one in enumerate(others)))
+    points = (*first, last.replace(variants=variants), failed)
+    return shown.replace(sweep=shown.sweep.replace(points=points), gaps=troubled().gaps)
 
 
 def text_of(page: str) -> str:

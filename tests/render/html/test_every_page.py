@@ -43,7 +43,7 @@ PAGES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "survey of nothing": (lambda: render_survey_page(SURVEYS["nothing"]()), ("#verdict",)),
     "surveys": (lambda: render_survey_comparison_page(changed()), ("#speed .track", "#new-failures")),
     "many surveys": (lambda: render_survey_comparison_page(many(40)), ("#new-failures div[id^=piece-]",)),
-    "ranks": (lambda: render_job_page(two().model_copy(update={"hangs": (HANG,)})), ("#verdict",)),
+    "ranks": (lambda: render_job_page(two().replace(hangs=(HANG,))), ("#verdict",)),
     "long ranks": (lambda: render_job_page(long_job(40)), ("#verdict",)),
 }
 """Each with what is seen without scripts."""

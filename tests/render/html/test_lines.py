@@ -107,7 +107,7 @@ def in_package(text: str, *lines: int) -> tuple[Diagnosis, Picture]:
 
 
 def guarded(*runs_and_us: tuple[int | None, float | None]) -> Diagnosis:
-    facts = recording(compiles=(compiled(), compiled("0/1"))).model_copy(update={"guards": guards(*runs_and_us)})
+    facts = recording(compiles=(compiled(), compiled("0/1"))).replace(guards=guards(*runs_and_us))
     return diagnose(facts, RULES, root=ROOT, version="0")
 
 
@@ -116,7 +116,7 @@ def called() -> Diagnosis:
     main = entry(8, "net(x)", file="/project/main.py", function="<module>", qualname=None, indent=0)
     call = CompileCall(file="/project/main.py", line=7, function="<module>", compiled="Net")
     facts = recording(compiles=(compiled(stack=(main, entry(10, "def forward(self, x):"))),))
-    return diagnose(facts.model_copy(update={"compile_calls": (call,)}), RULES, root=ROOT, version="0")
+    return diagnose(facts.replace(compile_calls=(call,)), RULES, root=ROOT, version="0")
 
 
 FRAMES = diagnosed(

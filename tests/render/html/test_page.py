@@ -210,7 +210,7 @@ def test_the_link_of_a_compile_shows_its_guards(visit, reported):
 
 def test_a_sorted_column_is_in_order_and_what_is_not_known_comes_last(visit, tmp_path):
     compiles = tuple(
-        compiled(f"{number}/0").model_copy(update={"op_count": count, "frame_id": number})
+        compiled(f"{number}/0").replace(op_count=count, frame_id=number)
         for number, count in enumerate((9, None, 100, 20))
     )
     page = visit(written(tmp_path, recording(compiles=compiles), Picture()))

@@ -176,7 +176,7 @@ def two_files() -> tuple[Any, Picture]:
         node("b", "a", file=other, line=2),
         node("output", "b"),
     )
-    second = stage_graph((node("arg0"), node("c", "arg0", file=FILE, line=13))).model_copy(update={"graph_index": 1})
+    second = stage_graph((node("arg0"), node("c", "arg0", file=FILE, line=13))).replace(graph_index=1)
     files = (SourceText(file=FILE, text=TEXT), SourceText(file=other, text="def layer(x):\n    return x.cos()\n"))
     facts = recording(graphs=(graph(), graph("1/0", index=1)))
     return facts, Picture(files=files, graphs=(stage_graph(nodes), second))

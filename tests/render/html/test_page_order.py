@@ -25,7 +25,7 @@ from tests.render.test_fixes import peeled
 @pytest.mark.slow
 def test_the_page_is_in_the_order_in_which_it_is_read(visit, reported, tmp_path):
     known, treatment = peeled()
-    shown = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
+    shown = diagnose(known.replace(treatment=treatment), RULES, root=Path("/project"), version="0")
     top = "one => one.getBoundingClientRect().top"
     page = visit(written(tmp_path, shown, Picture()))
     tops = [page.locator(name).first.evaluate(top) for name in (".sentence", "#findings", "#together")]
@@ -84,7 +84,7 @@ def test_inputs_of_one_shape_are_named_together() -> None:
         tensor("z", 3),
         tensor("w", 8, is_parameter=True),
     )
-    facts = recording(graphs=(graph().model_copy(update={"inputs": inputs}),))
+    facts = recording(graphs=(graph().replace(inputs=inputs),))
     (found,) = diagnosed(facts).recording.graphs
     assert inputs_text(found) == "x, y f32[s0, 8]; n (dynamic); z f32[3]; 1 parameter"
 
@@ -122,8 +122,8 @@ def test_a_scripts_calls_are_counted_with_those_that_were_watched(tmp_path) -> N
         steady_us=420.0,
         timed_calls=8,
     )
-    watch = CallWatch(functions=(function, function.model_copy(update={"line": 9, "file": "b.py"})), cost_s=0.3)
-    facts = recording(calls=()).model_copy(update={"watch": watch})
+    watch = CallWatch(functions=(function, function.replace(line=9, file="b.py")), cost_s=0.3)
+    facts = recording(calls=()).replace(watch=watch)
     shown = diagnose(facts, RULES, root=Path("/project"), version="0")
     told = {one.label: (one.value, one.note) for one in figures(shown)}
     assert told["calls"] == ("8,000", "24 watched")

@@ -94,16 +94,11 @@ def everything() -> ProfileReport:
     """Lines of two files, kernels of every kind, and all that stands below them."""
     first, second = profiled(), trained()
     moved = [
-        line.model_copy(update={"kernels": tuple(number + len(first.kernels) for number in line.kernels)})
-        for line in second.lines
+        line.replace(kernels=tuple(number + len(first.kernels) for number in line.kernels)) for line in second.lines
     ]
-    parts = [part.model_copy(update={"kernel": part.kernel + len(first.kernels)}) for part in second.parts]
-    return second.model_copy(
-        update={
-            "kernels": (*first.kernels, *second.kernels),
-            "lines": (*first.lines, *moved),
-            "parts": (*first.parts, *parts),
-        }
+    parts = [part.replace(kernel=part.kernel + len(first.kernels)) for part in second.parts]
+    return second.replace(
+        kernels=(*first.kernels, *second.kernels), lines=(*first.lines, *moved), parts=(*first.parts, *parts)
     )
 
 
@@ -198,9 +193,7 @@ def test_the_drawing_adds_up_at_every_level():
 
 
 def test_what_is_too_narrow_is_put_together_and_nothing_draws_nothing():
-    parts = [
-        part.model_copy(update={"us": 1000.0 if number == 0 else 0.1}) for number, part in enumerate(trained().parts)
-    ]
+    parts = [part.replace(us=1000.0 if number == 0 else 0.1) for number, part in enumerate(trained().parts)]
     root = flame(parts, label="kernels", place=lambda file, line: (f"{file}:{line}", None))
     assert root is not None
     assert "smaller parts" in str(root)

@@ -105,7 +105,7 @@ def test_what_a_whole_measurement_did_not_meet_is_not_reached() -> None:
 
 
 def test_a_root_of_torchs_own_class_is_self() -> None:
-    wrapper = factories.frame().model_copy(update={"code_name": "inner", "origin": "torch"})
+    wrapper = factories.frame().replace(code_name="inner", origin="torch")
     recording = factories.recording(frames=(wrapper,))
     tree = parse_tree("+- RootGuardManager\n| +- EQUALS_MATCH: L['fn']._modules['0'].p == 0.5")
     found = guards_in(recording, {"0/0": tree})

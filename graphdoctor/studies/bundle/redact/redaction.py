@@ -194,7 +194,7 @@ class Redaction:
         for special_kind, special in self._special.items():
             if isinstance(value, special_kind):
                 changed |= special(value)
-        return value.model_copy(update=changed)
+        return value.replace(**changed)
 
     def _value(self, value: object, kind: object, reader: Reader | None) -> Any:  # noqa: ANN401 - as many types as fields
         kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
