@@ -68,7 +68,7 @@ class OnRay(Executor):
 
     def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
         """See ``Executor``; a piece's place is the node's address and what it has of the node."""
-        with self._cluster(job.share) as (ray, is_own):
+        with self._cluster(job.share) as ray:
             asked: dict[str, object] = {}
             if (share := job.share) is not None:
                 if not _can_give(ray, share):
@@ -80,15 +80,11 @@ class OnRay(Executor):
             there = ray.remote(_remote_work()).options(max_retries=_RETRIES, **asked)
             has_folder = self.runtime_env is not None and self.runtime_env.working_dir is not None
             pending = _Pending(ray, there, None if has_folder else str(Path.cwd()), job)
-            try:
-                yield from pending.outcomes(self.at_once)
-            finally:
-                # The end of an own connection ends what is at work through it.
-                if not is_own:
-                    pending.cancel()
+            yield from pending.outcomes(self.at_once)
 
     @contextlib.contextmanager
-    def _cluster(self, share: Share | None) -> Iterator[tuple[Any, bool]]:
+    def _cluster(self, share: Share | None) -> Iterator[Any]:
+        """Ray, connected; the end of the connection ends what is at work through it."""
         if importlib.util.find_spec("ray") is None:
             raise GraphDoctorError("--on ray needs Ray.", hint="pip install 'graphdoctor[ray]'")
         # Ray reads it when a cluster is started: nothing is sent to anybody.
@@ -97,16 +93,11 @@ class OnRay(Executor):
         os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")
         import ray
 
-        if ray.is_initialized():
-            if self.runtime_env is not None:
-                raise GraphDoctorError("This process already uses a Ray cluster, without this runtime environment.")
-            yield ray, False
-            return
         # A thread of Ray's prints about nodes that end, on standard output whatever it is told.
         with contextlib.redirect_stdout(sys.stderr):
             try:
                 self._connect(ray, share)
-                yield ray, True
+                yield ray
             finally:
                 ray.shutdown()
 
@@ -201,20 +192,6 @@ class _Pending:
                 packed = pickle.dumps(sent, pickle.HIGHEST_PROTOCOL)
                 self._indices[self._there.remote(__version__, self._folder, packed, self._beginnings, index)] = index
             yield from self._next()
-
-    def cancel(self) -> None:
-        """Have Ray end what is still at work."""
-        # Not what it has answered: Ray ends a process that cancels a task while its result comes in
-        # (``Tried to complete task that was not pending``, task_manager.cc, Ray 2.60).
-        unanswered = list(self._indices)
-        with contextlib.suppress(Exception):
-            _, unanswered = self._ray.wait(unanswered, num_returns=len(unanswered), timeout=0)
-        for reference in unanswered:
-            with contextlib.suppress(Exception):
-                self._ray.cancel(reference, force=True)
-        if self._beginnings is not None:
-            with contextlib.suppress(Exception):
-                self._ray.kill(self._beginnings)
 
     def _next(self) -> Iterator[Outcome[Any]]:
         wait_s = _REPORT_S if self._beginnings is not None else _LOOK_S

@@ -208,43 +208,22 @@ def test_nodes_work_in_a_copy_of_the_folder(cluster: Any, tmp_path: Path) -> Non
 def test_a_node_with_another_version_is_refused(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, version: str | None
 ) -> None:
-    import ray
-
     def answer() -> Any:
         return lambda *_: (version, b"")
 
     monkeypatch.setattr(on_ray, "_remote_work", answer)
     words = "isn't installed" if version is None else "is 0.0.1, not "
-    cancelled: list[Any] = []
-    monkeypatch.setattr(ray, "cancel", lambda reference, **_: cancelled.append(reference))
     with pytest.raises(GraphDoctorError, match=words):
         list(OnRay(cluster.address).run(pieces.square, [1]))
-    # To cancel what is answered can end the process: one time in 26 here, on Ray 2.60.
-    assert cancelled == []
 
 
 @pytest.mark.nightly
-def test_through_a_connection_that_stays_only_what_runs_is_cancelled(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import ray
-
-    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
-    try:
-        outcomes = OnRay(cluster.address).run(pieces.wait_for, [(tmp_path / "0", 0.0), (tmp_path / "1", 60.0)])
-        next(outcomes)
-        _until((tmp_path / "1").exists)
-        outcomes.close()
-        _until(lambda: not _is_running(int((tmp_path / "1").read_text())))
-        assert ray.is_initialized()
-        cancelled: list[Any] = []
-        monkeypatch.setattr(ray, "cancel", lambda reference, **_: cancelled.append(reference))
-        monkeypatch.setattr(on_ray, "_remote_work", lambda: lambda *_: ("0.0.1", b""))
-        with pytest.raises(GraphDoctorError, match=r"is 0\.0\.1, not "):
-            list(OnRay(cluster.address).run(pieces.square, [1]))
-        assert cancelled == []
-    finally:
-        ray.shutdown()
+def test_closing_the_iterator_ends_what_runs(cluster: Any, tmp_path: Path) -> None:
+    outcomes = OnRay(cluster.address).run(pieces.wait_for, [(tmp_path / "0", 0.0), (tmp_path / "1", 60.0)])
+    next(outcomes)
+    _until((tmp_path / "1").exists)
+    outcomes.close()
+    _until(lambda: not _is_running(int((tmp_path / "1").read_text())))
 
 
 def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
