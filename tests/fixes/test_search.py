@@ -266,6 +266,7 @@ def bold_or_harmless(fixes: Fixes) -> Recording:
 
 IN_PACKAGE: dict[str, Any] = {"file": "/x/lib/core.py", "origin": "third_party", "package": "lib"}
 GD101_ALONE, OWN_CODE = Selection(select=("GD101",)), Selection(is_own_code_only=True)
+TIMED = {"options": {"timing": "final"}}
 A, A_AND_B = {"GD101": known("a")}, {"GD101:3": known("a"), "GD101:5": known("b")}
 MEND_3, MEND_3_OF_2 = breaking(a=3), breaking(5, a=3)
 OTHER = runs(compared=differing())
@@ -279,6 +280,11 @@ MOVING = {"GD101:3": known("a"), "GD101:5": [], "GD101:7": [], "GD101:9": []}
 TWO = {"GD101:3": known("a"), "GD101:12": known("b")}
 MINE: dict[str, Any] = {"world": breaking(a=3, b=12), "known": TWO, "backend": "mine"}
 UNTOUCHED = lambda fixes: runs(*([] if "a" in fixes else [3]), compared=None)  # noqa: E731
+
+
+def slow_together(before: Fixes, now: Fixes) -> float:
+    return 1.5 if now - before == {"a", "b"} else 1.02 if "b" in now - before else 1.0
+
 
 SEARCHES: dict[str, dict[str, Any]] = {
     "alternatives are tried in order until one holds": {
@@ -413,12 +419,42 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "a backend that changes results without fixes proves nothing": {
         **MINE, "special": dict.fromkeys(("untouched-mine", "untouched-mine-again", "mine-1", "mine-1-again"), OTHER),
     },
+    "nothing is timed unless that is asked for": {"world": peeling, "known": THREE, "ratio": lambda _before, _now: 0.5},
+    "only the set is timed": {
+        "world": peeling, "known": THREE, "ratio": lambda _before, _now: 0.5, **TIMED,
+    },
+    "a longer call has fixes timed one by one until one is to blame": {
+        "world": breaking(a=3, b=12, c=25),
+        "known": {"GD101:3": known("a"), "GD101:12": known("b"), "GD101:25": known("c")},
+        "ratio": lambda before, now: 2.0 if "b" in now - before else 0.9, **TIMED,
+    },
+    "a fix that makes the call longer is taken back and the next is tried": {
+        "world": where(("slow", runs()), ("quick", runs()), otherwise=runs(3)),
+        "known": {"GD101": known("slow", "quick")},
+        "ratio": lambda _before, now: 4.0 if "slow" in now else 0.9, **TIMED,
+    },
+    "fixes that are fine alone but slow together lose the slowest": {
+        "world": breaking(a=3, b=12), "known": TWO, "ratio": slow_together, **TIMED,
+    },
+    "less in graphs is worse if the call isn't timed": {
+        "world": where(("a", runs(coverage=6)), otherwise=runs(3)), "known": A,
+    },
+    **{
+        f"less in graphs for a call of {ratio} the time": {
+            "world": where(("a", runs(coverage=6)), otherwise=runs(3)), "known": A,
+            "ratio": lambda _before, _now, ratio=ratio: ratio, **TIMED,
+        }
+        for ratio in (0.5, 4.0)
+    },
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_search_tries_keeps_and_leaves_what_it_should(snapshot: SnapshotAssertion, patient: Make, name: str) -> None:
+def test_a_search_tries_keeps_and_leaves_what_it_should(
+    snapshot: SnapshotAssertion, patient: Make, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     given = {**SEARCHES[name]}
+    pairs = timed_pairs(monkeypatch, given.pop("ratio", lambda _before, _now: 1.0))
     found = patient(given.pop("world"), given.pop("known"), **{key: given[key] for key in given if key != "options"})
     treatment = found.treated(**given.get("options", {})).treatment
     replays = [
@@ -428,6 +464,7 @@ def test_a_search_tries_keeps_and_leaves_what_it_should(snapshot: SnapshotAssert
     tried = [
         f"{case.round} {case.title} for {case.code} at {case.place}, {case.backend}: {case.verdict}"
         f"{', applied' if case.is_applied else ''}{', gone' if case.fingerprint in treatment.gone else ''}"
+        f"{', timed' * bool(case.times)}"
         f"{'' if case.is_on_untouched else ', on top'}{f', new {case.sites_new}' if case.sites_new else ''}"
         f": {case.reason}"
         for case in treatment.tried
@@ -438,9 +475,11 @@ def test_a_search_tries_keeps_and_leaves_what_it_should(snapshot: SnapshotAssert
         for found in (treatment.before, treatment.after)
         if found is not None
     ]
+    timed = [f"timed {sorted(before)} beside {sorted(after)}" for before, after in pairs]
+    timed += [f"{times.backend}: {times.ratio}" for times in treatment.times]
     left = [f"left {left.code} at {left.place}: {left.reason}" for left in treatment.left]
     whole = [f"{treatment.backend}, {treatment.settings}, {treatment.compared}", f"{len(treatment.gone)} gone"]
-    assert [*replays, *tried, *counts, *left, *whole, *treatment.notes] == snapshot
+    assert [*replays, *tried, *counts, *timed, *left, *whole, *treatment.notes] == snapshot
 
 
 def edit(name: str, path: Path, *lines: int) -> Candidate:
@@ -664,31 +703,6 @@ def timed_pairs(monkeypatch: pytest.MonkeyPatch, ratios: Callable[[Fixes, Fixes]
     return asked
 
 
-def test_unless_asked_for_only_the_set_is_timed(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = timed_pairs(monkeypatch, lambda _before, _now: 0.5)
-    treatment = patient(peeling, THREE).treated(timing="none").treatment
-    assert (asked, treatment.times) == ([], ())
-    treatment = patient(peeling, THREE).treated(timing="final").treatment
-    assert asked == [(frozenset(), {"a", "b", "c"})]
-    assert len(treatment.times) == 2
-    assert [case.times for case in treatment.tried] == [(), (), ()]
-
-
-def test_a_longer_call_has_fixes_timed_one_by_one_until_one_is_to_blame(
-    patient: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = timed_pairs(monkeypatch, lambda before, now: 2.0 if "b" in now - before else 0.9)
-    known = {"GD101:3": [fix("a")], "GD101:12": [fix("b")], "GD101:25": [fix("c")]}
-    lines = {"a": 3, "b": 12, "c": 25}
-    found = patient(lambda fixes: runs(*(line for name, line in lines.items() if name not in fixes)), known)
-    treatment = found.treated(timing="final").treatment
-    assert all(before == frozenset() for before, _ in asked)
-    assert [now for _, now in asked] == [{"a", "b", "c"}, {"a", "b", "c"}, {"a"}, {"b"}, {"b"}, {"a", "c"}]
-    [slow] = [case for case in treatment.tried if case.verdict == "makes it worse"]
-    assert slow.title == "Do b"
-    assert (slow.reason or "").startswith("with it, the steady call is 2.0\N{MULTIPLICATION SIGN} slower")
-
-
 def timed(ratios: Callable[[Fixes, Fixes], float]) -> Callable[..., PairedTime]:
     def time_pair(_replays: Any, before: Program, after: Program, _name: str, *, backend: str) -> PairedTime:
         ratio = 1.0 if backend == "eager" else ratios(fixes_in(before), fixes_in(after))
@@ -698,51 +712,6 @@ def timed(ratios: Callable[[Fixes, Fixes], float]) -> Callable[..., PairedTime]:
         )  # fmt: skip
 
     return time_pair
-
-
-def test_a_fix_that_makes_the_call_longer_is_taken_back_and_the_next_is_tried(
-    patient: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _, now: 4.0 if "slow" in now else 0.9))
-    known = {"GD101": [fix("slow"), fix("quick")]}
-    found = patient(lambda fixes: runs(*([] if fixes else [3])), known)
-    treatment = found.treated(timing="final").treatment
-    assert told(treatment.tried) == [("slow", "makes it worse", 1, False), ("quick", "verified", 2, True)]
-    sign = "\N{MULTIPLICATION SIGN}"
-    change = f"4.0{sign} slower (3.9{sign} to 4.1{sign}) under inductor"
-    assert treatment.tried[0].reason == f"with it, the steady call is {change}"
-    assert treatment.settings == ("quick = True",)
-    assert [times.ratio for times in treatment.times] == [1.0, 0.9]
-
-
-def test_fixes_that_are_fine_alone_but_slow_together_lose_the_slowest(
-    patient: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ratio(before: Fixes, now: Fixes) -> float:
-        return 1.5 if now - before == {"a", "b"} else 1.02 if "b" in now - before else 1.0
-
-    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(ratio))
-    known = {"GD101:3": [fix("a")], "GD101:12": [fix("b")]}
-    left = {"a": 3, "b": 12}
-    found = patient(lambda fixes: runs(*(line for name, line in left.items() if name not in fixes)), known)
-    treatment = found.treated(timing="final").treatment
-    assert [case.title for case in treatment.tried if case.is_applied] == ["Do a"]
-    [slow] = [case for case in treatment.tried if case.verdict == "makes it worse"]
-    assert slow.title == "Do b"
-    assert "together" in (slow.reason or "")
-
-
-def test_less_in_graphs_is_verified_only_if_the_call_is_faster(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = patient(lambda fixes: runs(coverage=6) if fixes else runs(3), {"GD101": [fix("out")]})
-    [case] = found.treated().treatment.tried
-    assert (case.verdict, case.is_applied) == ("makes it worse", False)
-    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _before, _now: 0.5))
-    [case] = found.treated(timing="final").treatment.tried
-    assert (case.verdict, case.is_applied) == ("verified", True)
-    assert "the call is 2.0\N{MULTIPLICATION SIGN} faster" in (case.reason or "")
-    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _before, _now: 4.0))
-    [case] = found.treated(timing="final").treatment.tried
-    assert (case.verdict, case.is_applied) == ("makes it worse", False)
 
 
 def test_one_trial_for_several_findings_is_announced_once(patient: Make) -> None:
