@@ -5,11 +5,12 @@ Comes in: an ``ExportReport``. Goes out: a view.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 
 from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.export import DynamicShapes, ExportDim, ExportReport, ExportWay, WayStatus
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.trials import ResultKind
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.finding_cards import card_of
@@ -166,19 +167,12 @@ def blocked_groups(report: ExportReport) -> list[list[ExportWay]]:
             for code, place, tried in found
         )
 
-    return _alike([way for way in report.ways if way.blockers], reasons)
+    return list(grouped((reasons(way), way) for way in report.ways if way.blockers).values())
 
 
 def cured_groups(report: ExportReport) -> list[list[ExportWay]]:
     """The ways that export with verified fixes, those with the same fixes together."""
-    return _alike([way for way in report.ways if way.is_cured], lambda way: (way.diff, way.settings))
-
-
-def _alike(ways: Iterable[ExportWay], key: Callable[[ExportWay], Hashable]) -> list[list[ExportWay]]:
-    found: dict[Hashable, list[ExportWay]] = defaultdict(list)
-    for way in ways:
-        found[key(way)].append(way)
-    return list(found.values())
+    return list(grouped(((way.diff, way.settings), way) for way in report.ways if way.is_cured).values())
 
 
 def _cured(group: Sequence[ExportWay]) -> Section:

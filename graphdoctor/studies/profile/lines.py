@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import ProfilePhase
 from graphdoctor.facts.profile import CodeLine, ProfiledKernel, ProfiledKind, ProfiledLine, ProfiledModule, TimePart
 from graphdoctor.facts.profiled import InductorGraph, InductorOperation, Profiled
@@ -192,9 +193,7 @@ def module_path(path: str | None, root: str = "") -> str | None:
 
 
 def _lines(parts: Sequence[TimePart], kernels: Sequence[ProfiledKernel], call_us: float) -> Iterable[ProfiledLine]:
-    by_line: dict[tuple[str, int], list[TimePart]] = defaultdict(list)
-    for part in parts:
-        by_line[part.stack[-1].file, part.stack[-1].line].append(part)
+    by_line = grouped(((part.stack[-1].file, part.stack[-1].line), part) for part in parts)
     found = []
     for (file, line), own in by_line.items():
         times: dict[int, float] = defaultdict(float)

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import (
     Aspect,
     CacheGroup,
@@ -177,9 +178,7 @@ def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement])
 
 def groups_of(values: Mapping[int, Hashable]) -> list[tuple[int, ...]]:
     """Ranks with the same value together, the most of them first."""
-    groups: dict[Hashable, list[int]] = defaultdict(list)
-    for rank, value in values.items():
-        groups[value].append(rank)
+    groups = grouped((value, rank) for rank, value in values.items())
     return [tuple(group) for group in sorted(groups.values(), key=lambda group: (-len(group), group))]
 
 

@@ -5,7 +5,6 @@ Each rank is read and diagnosed by itself, on an executor, and all are put side 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor, Failure
-from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import Divergence, Job, JobFinding, OfRank, Rank, RankReport
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, TargetInfo
@@ -154,23 +153,18 @@ def _missed(report: RankReport, rows: Sequence[Row]) -> int:
 
 
 def _findings(ranks: Sequence[RankReport]) -> list[JobFinding]:
-    found: dict[str, dict[int, Finding]] = defaultdict(dict)
-    for report in ranks:
-        for finding in report.findings:
-            found[finding.fingerprint][report.rank] = finding
+    found = grouped((one.fingerprint, (report.rank, one)) for report in ranks for one in report.findings)
     merged: list[JobFinding] = []
     for own in found.values():
-        first, counts = next(iter(own.values())), [finding.count for finding in own.values()]
-        merged.append(JobFinding(**vars(first) | {"count": min(counts)}, ranks=tuple(own), most=max(counts)))
+        counts = [finding.count for _, finding in own]
+        known = vars(own[0][1]) | {"count": min(counts)}
+        merged.append(JobFinding(**known, ranks=tuple(rank for rank, _ in own), most=max(counts)))
     return sorted(merged, key=lambda finding: _SEVERITY.index(finding.severity))
 
 
 def _gaps(ranks: Sequence[RankReport]) -> Iterable[CaptureGap]:
-    found: dict[tuple[str, str], dict[int, CaptureGap]] = defaultdict(dict)
-    for report in ranks:
-        for gap in report.gaps:
-            found[gap.code, gap.message][report.rank] = gap
+    found = grouped(((gap.code, gap.message), (report.rank, gap)) for report in ranks for gap in report.gaps)
     for own in found.values():
-        gap, which = next(iter(own.values())), ranks_text(list(own))
+        gap, which = own[0][1], ranks_text([rank for rank, _ in own])
         text = gap.message if len(own) == len(ranks) else f"{which[0].upper()}{which[1:]}: {gap.message}"
         yield replace(gap, message=text)

@@ -13,6 +13,7 @@ from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import Job, JobFinding, JobRemedyKind, JobTrial, JobVerdict
 from graphdoctor.facts.run import Setting
 from graphdoctor.probe.wire import RunChange
@@ -62,13 +63,13 @@ class Ran:
 
 def remedies_of(job: Job) -> tuple[Remedy, ...]:
     """What the findings of a job suggest that can be tried, the worst finding's first."""
-    found: dict[tuple[JobRemedyKind, Setting | None], Remedy] = {}
-    for finding in job.findings:
-        for kind, title, setting in _suggested(finding):
-            before = found.get((kind, setting))
-            codes = dict.fromkeys((*(before.codes if before else ()), finding.code))
-            found[kind, setting] = Remedy(kind, before.title if before else title, tuple(codes), setting)
-    return tuple(found.values())[:_MAX_TRIALS]
+    suggested = ((finding.code, each) for finding in job.findings for each in _suggested(finding))
+    found = grouped(((kind, setting), (title, code)) for code, (kind, title, setting) in suggested)
+    remedies = [
+        Remedy(kind, own[0][0], tuple(dict.fromkeys(code for _, code in own)), setting)
+        for (kind, setting), own in found.items()
+    ]
+    return tuple(remedies[:_MAX_TRIALS])
 
 
 def _suggested(finding: JobFinding) -> Iterator[tuple[JobRemedyKind, str, Setting | None]]:

@@ -6,10 +6,10 @@ Comes in: a ``Job``. Goes out: a view.
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import (
     Aspect,
     CompileAgreement,
@@ -206,9 +206,7 @@ def _names(row: CompileAgreement) -> tuple[Cell, Cell]:
 def _matrix(rows: Sequence[CompileAgreement], job: Job) -> tuple[tuple[Column, ...], list[tuple[Cell, ...]]]:
     """A column for ranks that did the same everywhere; where these are many, one column of what each group did."""
     group_of = [{rank: group for group in row.groups for rank in group.ranks} for row in rows]
-    alike: dict[tuple[tuple[int, ...] | None, ...], list[int]] = defaultdict(list)
-    for rank in job.ranks:
-        alike[tuple(found[rank.rank].ranks if rank.rank in found else None for found in group_of)].append(rank.rank)
+    alike = grouped((tuple(id(found.get(rank.rank)) for found in group_of), rank.rank) for rank in job.ranks)
     if len(alike) <= _MOST_GROUPS:
         heads = columns("#compile", "function", *map(ranks_text, alike.values()))
         pairs = zip(rows, group_of, strict=True)

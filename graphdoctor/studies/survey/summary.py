@@ -109,11 +109,9 @@ def shared_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
     compiles (their severity is more than ``info``), among these the ones of most targets, then those that make most
     functions run eagerly, then those that cost most of the calls' time as far as that is known.
     """
-    found: dict[tuple[str, str, str], list[_Found]] = {}
-    for row in rows:
-        # What fails without torch.compile has findings of that failure.
-        for cause in row.causes if row.is_judged else ():
-            found.setdefault((cause.code, cause.file, cause.function), []).append((row, cause))
+    # What fails without torch.compile has findings of that failure.
+    judged = ((row, cause) for row in rows if row.is_judged for cause in row.causes)
+    found = grouped(((cause.code, cause.file, cause.function), (row, cause)) for row, cause in judged)
     single: dict[str, list[_Found]] = {}
     shared: list[list[_Found]] = []
     for (code, *_), together in found.items():
