@@ -15,7 +15,7 @@ from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import MADE, WayStatus
 from graphdoctor.facts.recording import Export, Recording
 from graphdoctor.facts.trials import ResultKind
-from graphdoctor.trials.judge import Observed, Reference, clause
+from graphdoctor.trials.judge import Observed, Reference, clause, compared_with_eager
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 from graphdoctor.trials.replays import Replays
 
@@ -89,31 +89,26 @@ class Exporter:
         if export is None:
             return Attempt(observed, "failed", clause(recording.exit.message))
         if export.failure is not None:
-            return Attempt(observed, "blocked", first_line(export.failure.message) or export.failure.type)
+            return Attempt(observed, "blocked", _first_line(export.failure.message) or export.failure.type)
         if recording.exit.reason != "finished" and reference.own.reason is None:
             # Eager mode makes the same calls.
             return Attempt(observed, "different", _failed_call(recording))
         judged = reference.judge(recording, exporting, name)
         status: WayStatus = "unknown" if judged.correct is None else "exported" if judged.correct else "different"
         lost = () if recording.replay is None else recording.replay.lost
-        return Attempt(observed, status, judged.reason, judged.correctness, lost=lost, unwritten=_unwritten(recording))
+        compared = compared_with_eager(recording)
+        differing = [one.kind for one in compared.differences] if compared is not None else []
+        unwritten = tuple(kind for kind in differing if kind in ("stdout", "logs"))
+        return Attempt(observed, status, judged.reason, judged.correctness, lost=lost, unwritten=unwritten)
 
 
 def _failed_call(recording: Recording) -> str:
     for call in recording.calls:
         if call.error is not None:
-            return (
-                f"the exported program raises {call.error.type} in call {call.index}: {first_line(call.error.message)}"
-            )
+            raised = f"the exported program raises {call.error.type} in call {call.index}"
+            return f"{raised}: {_first_line(call.error.message)}"
     return f"the exported program fails: {clause(recording.exit.message)}"
 
 
-def first_line(text: str) -> str:
-    """The first line of a message."""
+def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
-
-
-def _unwritten(recording: Recording) -> tuple[ResultKind, ...]:
-    compared = None if recording.replay is None else recording.replay.compared.get("eager")
-    found = () if compared is None else compared.differences
-    return tuple(difference.kind for difference in found if difference.kind in ("stdout", "logs"))

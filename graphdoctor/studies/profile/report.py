@@ -80,14 +80,13 @@ def fusion_of(profiled: Profiled) -> Fusion | None:
     if not runs:
         return None
     vanished = [operation for graph in runs for operation in _vanished(graph)]
-    sizes = [operation for operation in vanished if operation is not None]
     eager = profiled.call.eager
     return Fusion(
         operations=sum(_before(graph) for graph in runs),
         decomposed=sum(not operation.is_view for graph in runs for operation in graph.operations),
         kernels=sum(len(graph.kernels) for graph in runs),
         vanished=len(vanished),
-        vanished_bytes=sum(sizes) if len(sizes) == len(vanished) else None,
+        vanished_bytes=total([0, *vanished]),
         eager_launches=None if eager is None else eager.launches,
         launches=len(profiled.call.kernels),
     )
@@ -134,15 +133,13 @@ def memory_use(
     saved = tuple(sorted(groups, key=lambda tensor: (tensor.is_argument, -(tensor.bytes or 0))))
     recomputed = _recomputed(graphs)
     saved_bytes = None if measured is None else measured.saved_bytes
-    sizes = [tensor.bytes for tensor in saved if not tensor.is_argument]
-    listed = [size for size in sizes if size is not None]
-    is_complete = saved_bytes is not None and len(listed) == len(sizes)
+    listed = total([0, *(tensor.bytes for tensor in saved if not tensor.is_argument)])
     return MemoryUse(
         saved=saved,
         saved_bytes=saved_bytes,
         recomputed=recomputed,
         recomputed_count=sum(recomputed.values()),
-        unlisted_bytes=max(0, saved_bytes - sum(listed)) if is_complete and saved_bytes is not None else None,
+        unlisted_bytes=None if saved_bytes is None or listed is None else max(0, saved_bytes - listed),
         has_backward=has_backward,
         **{name: getattr(measured, name, None) for name in _MEASURED},
     )
@@ -152,12 +149,11 @@ def _saved(group: Sequence[KeptBy], roots: Mapping[str, str]) -> SavedTensor:
     (_, first) = group[0]
     ids = {graph.compile_id for graph, _ in group}
     modules = {module_path(tensor.module, roots.get(graph.compile_id or "", "")) for graph, tensor in group}
-    sizes = [tensor.bytes for _, tensor in group if tensor.bytes is not None]
     entry = first.stack[-1] if first.stack else None
     return SavedTensor(
         name=first.name,
         operation=None if first.operation is None else operation_name(first.operation),
-        bytes=sum(sizes) if len(sizes) == len(group) else None,
+        bytes=total([tensor.bytes for _, tensor in group]),
         is_argument=first.is_argument,
         file=None if entry is None else entry.file,
         line=None if entry is None else entry.line,
