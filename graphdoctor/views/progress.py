@@ -20,7 +20,7 @@ _LOSSES = {"replaced": "was replaced", "truncated": "was truncated", "gone": "is
 
 
 def counts_text(counts: TrialCounts, left_s: float | None = None) -> str:
-    """How far the trials are: ``trial 3 of 8 · timing 2 of 3 · about 20 s left``; ``left_s`` is None if unknown."""
+    """How far the trials are: ``trial 3 of 8 · about 20 seconds left``; ``left_s`` is None if unknown."""
     parts = [f"trial {counts.trial} of {counts.trials}"] if counts.trials else []
     parts += [f"timing {counts.timing} of {counts.timings}"] if counts.timing else []
     left = left_text(left_s, is_open=counts.is_open)

@@ -38,7 +38,7 @@ def test_verdicts_are_plain_lines_off_a_terminal(capfd: pytest.CaptureFixture[st
             progress.show_trial(event)
     assert capfd.readouterr().err.splitlines() == [
         "trial 1 of 2 · verified · model.py:3 · Skip `print(…)` while compiling\N{REPLACEMENT CHARACTER}[2J"
-        " · at least 10 s left",
+        " · at least 10 seconds left",
         "trial 2 of 2 · no effect · model.py:5 · Choose `x` with `torch.where`",
         "timing 1 of 1 · eager · not timed: the call is too short to time",
     ]
@@ -64,9 +64,9 @@ def test_on_a_terminal_a_line_counts_down_below_the_verdicts(
             console.print(ticking)
         return captured.get().strip()
 
-    assert shown() == "trial 3 of 8 · at least 10 s left"
+    assert shown() == "trial 3 of 8 · at least 10 seconds left"
     now[0] += 5
-    assert shown() == "trial 3 of 8 · at least 7 s left"
+    assert shown() == "trial 3 of 8 · at least 7 seconds left"
     now[0] += 60
     assert shown() == "trial 3 of 8", "never below zero"
     console.width = 14
