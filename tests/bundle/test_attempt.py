@@ -17,7 +17,7 @@ FINISHED = ProbeExit(status=0, reason="finished")
 
 def run(*prints: str, file: str = "/run/reproduce.py", **facts: Any) -> Recording:
     breaks = tuple(record(entry(5 + line, f'print("{text}")', file=file)) for line, text in enumerate(prints))
-    return recording(breaks=breaks).replace(exit=FINISHED, **facts)
+    return recording(breaks=breaks).replace(**{"exit": FINISHED, **facts})
 
 
 def failing(name: str) -> ProbeExit:
