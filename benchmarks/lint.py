@@ -5,7 +5,7 @@ file, and linted. Then ``compiled_classes.py`` compiles and calls the classes th
 confirmed if torch broke at that line, refuted if its class was called to the end and torch didn't, and otherwise nobody
 knows.
 
-Recall: of the programs of ``tests/lint``, which are linted and run.
+Recall: of the programs of ``tests/fixes/lint``, which are linted and run.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from benchmarks.rows import Share
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.fixes.lint import lint_files
-from tests.lint.measured import measure as measure_programs
-from tests.lint.measured import ordinary_programs, small_programs
+from tests.fixes.lint.measured import measure as measure_programs
+from tests.fixes.lint.measured import ordinary_programs, small_programs
 
 _SCRIPT = Path(__file__).with_name("compiled_classes.py")
 _QUICK_COUNT = 3

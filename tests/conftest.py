@@ -27,6 +27,7 @@ from graphdoctor.commands import main
 from tests.forking.server import BRIEF, Forking
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+RECORDED_LOGS = REPOSITORY / "tests" / "recordings"
 CLEAN_TARGET = """\
 import torch
 

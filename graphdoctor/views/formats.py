@@ -3,7 +3,7 @@
 Every command that writes takes its choices from here. A renderer is imported when it is used, so importing this module
 is cheap: it loads neither rich nor jinja2 nor pydantic.
 
-To add a format, write its module in this folder and add a row to its documents below; ``tests/render/test_formats.py``
+To add a format, write its module in this folder and add a row to its documents below; ``tests/views/test_formats.py``
 then renders it.
 """
 

@@ -19,6 +19,7 @@ from graphdoctor.executors import on_ray
 from graphdoctor.executors.executor import Environment, Failure, Outcome, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_ray import OnRay
+from tests.conftest import RECORDED_LOGS
 from tests.executors import pieces
 from tests.executors.ports import free_port
 from tests.executors.test_local import _is_running, _until
@@ -239,7 +240,7 @@ def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("form", ["json", "text"])
 @pytest.mark.nightly
 def test_a_report_from_a_cluster_is_that_of_one_process(cluster: Any, run_cli: Any, tmp_path: Path, form: str) -> None:
-    (log,) = (Path(__file__).parents[1] / "recordings" / "2.13.0" / "print_in_helper.bare").glob("*.log")
+    (log,) = (RECORDED_LOGS / "2.13.0" / "print_in_helper.bare").glob("*.log")
     (tmp_path / "job").mkdir()
     for rank in range(4):
         shutil.copy(log, tmp_path / "job" / f"dedicated_log_torch_trace_rank_{rank}_abc.log")

@@ -32,12 +32,13 @@ from graphdoctor.trace.folder import ranks_at
 from graphdoctor.trace.guards.sets import parse_tree
 from graphdoctor.trace.printed_graph import parse_graph
 from graphdoctor.views.html.page import render_page
+from tests.conftest import RECORDED_LOGS
 from tests.factories import change, compiled, entry, frame, graph, recompiled, record, recording
 from tests.trace.guards.test_sets import guards_in
 
 pytestmark = pytest.mark.nightly
 
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
+RECORDINGS = RECORDED_LOGS / "2.13.0"
 MOST = 2.3
 TRIES = 24
 LEAST_TRIES = 5

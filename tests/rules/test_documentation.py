@@ -18,7 +18,7 @@ BELOW_DYNAMO = {"GD402", "GD403", "GD503", "GD504", "GD505", "GD506", "GD508", "
 """Rules about what is below Dynamo, which explain doesn't measure; test_kernel_rules.py does."""
 
 OF_EXPORT = {"GD600", "GD601"}
-"""Rules about what only an export finds; tests/exports has their examples."""
+"""Rules about what only an export finds; tests/studies/export has their examples."""
 
 
 def first_block(rule: Rule, section: str) -> str:

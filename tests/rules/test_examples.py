@@ -23,7 +23,7 @@ NO_COMMON_RESULT = {
 
 INSTEAD = {"GD200": "GD215"}
 """What a rule's example is found as: every guard that torch is known to print has a kind, so none is left for GD200.
-``tests/diagnosis/test_recompiles.py`` has a recompile without a guard."""
+``tests/rules/diagnosis/test_recompiles.py`` has a recompile without a guard."""
 
 MEASURED = {"GD301"}
 """Rules whose finding depends on measured times: their snippets are run, what was measured is not judged."""

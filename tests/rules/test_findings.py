@@ -37,10 +37,10 @@ from graphdoctor.rules.diagnosis.rule import BreakSite
 from graphdoctor.studies.profile.lines import share_out
 from graphdoctor.views.words import sentence
 from tests.factories import FILE, change, compiled, entry, frame, graph, recompiled, record, recording
-from tests.profiles import facts
-from tests.profiles.facts import code, operation, ran
 from tests.rules.said import findings, said
 from tests.rules.test_kernel_rules import recorded, share
+from tests.studies.profile import facts
+from tests.studies.profile.facts import code, operation, ran
 
 
 def none_in(cases: Iterable[Recording], *prefixes: str) -> bool:

@@ -33,9 +33,9 @@ from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import RunChange
 from tests import factories
 from tests.conftest import RunCli
-from tests.profiles import facts
 from tests.rules.said import findings, said
 from tests.rules.test_documentation import BELOW_DYNAMO, first_block
+from tests.studies.profile import facts
 
 
 def share(**values: object) -> KernelShare:

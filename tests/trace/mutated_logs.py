@@ -22,8 +22,9 @@ from graphdoctor.views.guards import guards_view
 from graphdoctor.views.json import json_text
 from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
+from tests.conftest import RECORDED_LOGS
 
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+RECORDINGS = RECORDED_LOGS
 NAMES = (
     "2.6.0/refused.bare",
     "2.13.0/refused.bare",

@@ -17,9 +17,10 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
+from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+RECORDINGS = RECORDED_LOGS
 NAMES = sorted(str(log.parent.relative_to(RECORDINGS)) for log in RECORDINGS.glob("*/*.bare/*.log"))
 WITH_EVENTS = "2.13.0/print_in_helper.bare"
 CUTS = 130

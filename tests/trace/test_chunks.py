@@ -20,8 +20,9 @@ from graphdoctor.trace.chunks import read_chunk, records_of
 from graphdoctor.trace.grammar import LogDamage, Record
 from graphdoctor.trace.sections import Wanted
 from graphdoctor.trace.storage.log_file import local_log
+from tests.conftest import RECORDED_LOGS
 
-RECORDINGS = Path(__file__).parents[1] / "recordings"
+RECORDINGS = RECORDED_LOGS
 LOGS = sorted(RECORDINGS.glob("*/*/**/*.log"))
 KINDS = Wanted(guards=True, picture=True, marks=True).first_section(Environment()).kinds
 

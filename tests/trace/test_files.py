@@ -15,9 +15,9 @@ from graphdoctor.trace.files import Files
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.reader import read_recording
-from tests.conftest import CLEAN_TARGET, run_command
+from tests.conftest import CLEAN_TARGET, RECORDED_LOGS, run_command
 
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+RECORDINGS = RECORDED_LOGS
 ORIGINS = Origins(Environment(site_roots=("/env/lib/python3.11/site-packages",)))
 
 

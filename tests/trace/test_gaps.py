@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.recording import CaptureGap, CompileCall, Environment, Recording, TargetInfo
@@ -15,9 +14,10 @@ from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, reported_gap
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
 from tests import factories
+from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+RECORDINGS = RECORDED_LOGS
 FOLDERS = sorted({log.parent for log in RECORDINGS.rglob("*.log")})
 COMPILE_CALL = CompileCall(file="/p/a.py", line=1, function="<module>", compiled="f")
 UNREAD = Guards(sets=(GuardSet(compile_id="0/0", guard_count=0, kinds={}, nodes=(), unread_lines=("?",)),))

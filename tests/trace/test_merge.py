@@ -14,10 +14,11 @@ from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.merge import Part, generated_names, merge, with_generated
 from graphdoctor.trace.processes import find_processes, name_processes
 from graphdoctor.trace.reader import read_recording
+from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 from tests.factories import compiled, entry, frame, record, recording
 
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+RECORDINGS = RECORDED_LOGS
 VERSION = "2.13.0"
 PID = 4242
 """Process id in the logs under ``tests/recordings``."""

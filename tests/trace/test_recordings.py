@@ -17,8 +17,9 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
+from tests.conftest import RECORDED_LOGS
 
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
+RECORDINGS = RECORDED_LOGS
 VERSIONS = sorted(folder.name for folder in RECORDINGS.iterdir() if (folder / "item").is_dir())
 LOGS = sorted({"/".join(log.relative_to(RECORDINGS).parts[:2]) for log in RECORDINGS.rglob("*.log")})
 assert VERSIONS and LOGS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import chain, zip_longest
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,9 @@ from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.processes import find_processes
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.log_file import local_log
+from tests.conftest import RECORDED_LOGS
 
-BARE = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0" / "print_in_helper.bare"
+BARE = RECORDED_LOGS / "2.13.0" / "print_in_helper.bare"
 PID = 4242
 
 

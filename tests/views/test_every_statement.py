@@ -27,25 +27,25 @@ from graphdoctor.views.recompiles import recompiles_view
 from graphdoctor.views.report import report_view
 from graphdoctor.views.survey import survey_view
 from graphdoctor.views.survey_comparison import survey_comparison_view
-from tests.bench_reports import mobilenet, swept, troubled
-from tests.cure_reports import cured
 from tests.each import for_each
-from tests.export_reports import blocked
 from tests.factories import recording, with_facts
-from tests.profile_reports import trained
-from tests.render.check_reports import failed_report
-from tests.render.html.made import diagnosed
-from tests.render.test_comparison import both
-from tests.render.test_fixes import every_verdict, treated
-from tests.render.test_guards import LAYERS
-from tests.render.test_job import two
-from tests.render.test_recompiles import changing
-from tests.render.test_stages import staged
-from tests.render.test_stages import trained as stages
-from tests.render.test_stages import view_of as stages_view
-from tests.render.test_survey import SURVEYS
-from tests.survey_comparisons import changed
+from tests.studies.bench.reports import mobilenet, swept, troubled
+from tests.studies.cure.reports import cured
+from tests.studies.export.reports import blocked
+from tests.studies.profile.reports import trained
+from tests.studies.survey.comparisons import changed
+from tests.views.check_reports import failed_report
+from tests.views.html.made import diagnosed
 from tests.views.outputs import on_terminal
+from tests.views.test_comparison import both
+from tests.views.test_fixes import every_verdict, treated
+from tests.views.test_guards import LAYERS
+from tests.views.test_job import two
+from tests.views.test_recompiles import changing
+from tests.views.test_stages import staged
+from tests.views.test_stages import trained as stages
+from tests.views.test_stages import view_of as stages_view
+from tests.views.test_survey import SURVEYS
 
 VIEWS: dict[str, Callable[[], View]] = {
     "check": lambda: check_view(failed_report()),

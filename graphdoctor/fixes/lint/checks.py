@@ -1,6 +1,6 @@
 """What breaks a graph or makes torch recompile: a check looks at one node, and yields where torch 2.13 surely does.
 
-``tests/lint`` compiles a program for each.
+``tests/fixes/lint`` compiles a program for each.
 """
 
 from __future__ import annotations

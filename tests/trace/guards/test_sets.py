@@ -15,9 +15,10 @@ from graphdoctor.trace.merge import Part
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.sections import Section
 from tests import factories
+from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 
-RECORDINGS = Path(__file__).resolve().parents[2] / "recordings"
+RECORDINGS = RECORDED_LOGS
 ROOT = "/env/lib/python3.11/site-packages/torch"
 
 

@@ -1,0 +1,338 @@
+"""A recording in this process leaves nothing behind: neither in torch, nor in Python, nor in the program's objects."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import graphdoctor  # noqa: E402
+from graphdoctor import Explainer  # noqa: E402
+from tests.api import state  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+PROBE_OBJECTS = ("TraceListener", "TraceFile", "RecompileRecorder", "Workload", "GraphGlobals", "_Seen", "CompileWatch")
+
+
+class Net(torch.nn.Module):
+    """Changes itself in every way that a forward can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+        self.norm = torch.nn.BatchNorm1d(8)
+        self.dropout = torch.nn.Dropout(0.5)
+        self.register_buffer("total", torch.zeros(8))
+        self.notes: dict[str, int] = {}
+        self.step = 0
+
+    def forward(self, x: Any, scale: float = 1.0) -> Any:
+        self.step += 1
+        self.notes["step"] = self.step
+        self.last = x
+        x.mul_(2)
+        y = self.dropout(self.norm(self.linear(x)))
+        print("a break")
+        self.total = self.total + y.detach().sum(0)
+        return torch.relu(y) * scale
+
+
+def module_state(net: torch.nn.Module) -> dict[str, Any]:
+    return {
+        "tensors": {name: value.tolist() for name, value in net.state_dict().items()},
+        "identities": {name: id(value) for name, value in [*net.named_parameters(), *net.named_buffers()]},
+        "gradients": {name: None if p.grad is None else p.grad.tolist() for name, p in net.named_parameters()},
+        "gradient identities": {name: id(p.grad) for name, p in net.named_parameters()},
+        "versions": {name: p._version for name, p in net.named_parameters()},
+        "attributes": {name: repr(value) for name, value in vars(net).items() if not name.startswith("_")},
+        "names": sorted(vars(net)),
+        "training": [module.training for module in net.modules()],
+    }
+
+
+@pytest.fixture(autouse=True)
+def own_folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests make recordings at the same time."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch_is_warm() -> None:
+    """torch imports more of itself, and makes more loggers, at the first compile and the first profile."""
+    Explainer(lanes=True).explain(Net(), torch.randn(4, 8))
+
+
+@contextlib.contextmanager
+def nothing_left() -> Iterator[None]:
+    # Dynamo puts graphs and resume functions into the globals of the functions that it compiles.
+    before = state.process_state() | {"globals": set(globals())}
+    yield
+    after = state.process_state() | {"globals": set(globals())}
+    assert {name for name in before if before[name] != after[name]} == set()
+    assert state.foreign_objects() == []
+
+
+def plainly(net: Any, x: Any) -> None:
+    graphdoctor.explain(net, x)
+
+
+def with_everything(net: Any, x: Any) -> None:
+    Explainer(calls=2, backward=True, guards=True, lanes=True).explain(net, x, scale=2.0)
+
+
+def with_an_error(net: Any, x: Any) -> None:
+    assert graphdoctor.explain(net, x, scale="two").traceback
+
+
+def with_a_wrong_backend(net: Any, x: Any) -> None:
+    with pytest.raises(graphdoctor.GraphDoctorError, match="eagr"):
+        Explainer(backend="eagr").explain(net, x)
+
+
+def interrupted(net: Any, x: Any) -> None:
+    class Interrupts(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            net(x)
+            torch._dynamo.graph_break()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        graphdoctor.explain(Interrupts(), x)
+
+
+@pytest.fixture
+def net_and_input() -> tuple[Net, Any]:
+    torch.manual_seed(0)
+    net = Net()
+    net(torch.randn(4, 8)).sum().backward()
+    return net, torch.randn(4, 8)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [plainly, with_everything, with_an_error, with_a_wrong_backend, interrupted],
+    ids=lambda way: way.__name__,
+)
+def test_explain_leaves_nothing(
+    way: Callable[[Any, Any], None], net_and_input: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphdoctor.probe.steps.measurements._CALL_BUDGET_S", 0.05)
+    net, x = net_and_input
+    before, values = module_state(net), x.clone()
+
+    alive = state.living(*PROBE_OBJECTS)
+
+    with nothing_left():
+        way(net, x)
+
+    assert module_state(net) == before
+    assert torch.equal(x, values)
+    # torch keeps the backend of a compile that failed, and so what hangs on it.
+    assert way is with_an_error or state.living(*PROBE_OBJECTS) == alive
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_record_leaves_nothing_but_what_the_program_compiled(is_failing: bool) -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        print("a break")
+        return y + 1
+
+    def run() -> None:
+        compiled = torch.compile(f, backend="eager")
+        with contextlib.suppress(ZeroDivisionError), graphdoctor.record():
+            compiled(torch.ones(3))
+            compiled(torch.ones(4))
+            if is_failing:
+                raise ZeroDivisionError
+
+    run()
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    before, alive = state.process_state(), state.living(*PROBE_OBJECTS)
+    run()
+    after = state.process_state()
+
+    # Those are Dynamo's own accounts of the program's compiles.
+    changed = {name for name in before if before[name] != after[name]} - {"counters", "always compiled"}
+    assert changed == set()
+    assert state.foreign_objects() == []
+    assert state.living(*PROBE_OBJECTS) == alive
+    entries = torch._dynamo.eval_frame._debug_get_cache_entry_list(f)
+    assert entries
+    assert not any("graphdoctor" in name for entry in entries for name in vars(entry.guard_manager))
+
+
+def test_a_report_keeps_neither_the_module_nor_its_arguments_alive() -> None:
+    net, x = Net(), torch.ones(4, 8)
+    report = graphdoctor.explain(net, x)
+    watched = weakref.ref(net), weakref.ref(x)
+    del net, x
+    gc.collect()
+    assert [reference() for reference in watched] == [None, None]
+    assert report.diagnosis.graphs
+
+
+def test_a_pending_backward_pass_still_works() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    hidden = weight * 2
+    loss = (hidden * hidden).sum()
+
+    graphdoctor.explain(lambda x: torch.relu(x) + 1, hidden)
+    graphdoctor.explain(lambda: torch.relu(hidden) + 1)
+
+    loss.backward()
+    assert weight.grad.tolist() == [8.0, 8.0, 8.0]
+
+
+def test_gradients_of_arguments_are_put_back() -> None:
+    x = torch.ones(3, requires_grad=True)
+    (x * 3).sum().backward()
+
+    Explainer(backward=True).explain(torch.relu, x)
+
+    assert x.grad.tolist() == [3.0, 3.0, 3.0]
+
+
+def test_an_optimizer_is_put_back() -> None:
+    layer = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(layer.parameters())
+    before = [parameter.tolist() for parameter in layer.parameters()]
+
+    def step(x: Any) -> None:
+        optimizer.zero_grad()
+        layer(x).sum().backward()
+        optimizer.step()
+
+    graphdoctor.explain(step, torch.ones(3, 2))
+
+    assert [parameter.tolist() for parameter in layer.parameters()] == before
+    assert not optimizer.state
+    assert all(parameter.grad is None for parameter in layer.parameters())
+
+
+def test_what_cannot_be_put_back_is_said() -> None:
+    numbers = iter(range(9))
+
+    def f(x: Any) -> Any:
+        return x + next(numbers)
+
+    report = graphdoctor.explain(f, torch.ones(2))
+
+    assert any("can't be restored" in gap.message for gap in report.diagnosis.recording.gaps)
+
+
+def test_the_extra_calls_print_nothing(capsys: pytest.CaptureFixture[str], net_and_input: Any) -> None:
+    capsys.readouterr()
+    graphdoctor.explain(*net_and_input)
+    assert capsys.readouterr().out == "a break\n"
+
+
+class Written(logging.Handler):
+    """A trace that the user has: what torch wrote to it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.strings: dict[int, str] = {}
+        self.redefined: list[str] = []
+        self.unknown: list[int] = []
+        self.names: list[str] = []
+        self.compiles = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        metadata = record.metadata  # type: ignore[attr-defined]
+        if "str" in metadata:
+            text, number = metadata["str"]
+            self.redefined += [text] if self.strings.get(number, text) != text else []
+            self.strings[number] = text
+        if "artifact" in metadata:
+            self.names.append(metadata["artifact"]["name"])
+        if "dynamo_start" in metadata:
+            self.compiles += 1
+            self.unknown += [
+                e["filename"] for e in metadata["dynamo_start"]["stack"] if e["filename"] not in self.strings
+            ]
+
+
+def test_a_trace_of_the_users_own_goes_on_and_is_whole() -> None:
+    import torch._dynamo.convert_frame
+
+    structured = torch._logging.structured
+    known = dict(structured.INTERN_TABLE)
+    logger = logging.getLogger("torch.__trace")
+    written = Written()
+    structured.INTERN_TABLE.clear()
+    logger.addHandler(written)
+    try:
+
+        def f(x: Any) -> Any:
+            return x * 2
+
+        def g(x: Any) -> Any:
+            print("a break")
+            return x * 3
+
+        torch.compile(f, backend="eager")(torch.ones(2))
+        Explainer(lanes=True, calls=2).explain(g, torch.ones(2))
+        with graphdoctor.record():
+            torch.compile(f, backend="eager")(torch.ones(2))
+        exec(compile("def h(x):\n    return x * 4\n", "a_file_of_its_own.py", "exec"), scope := {})
+        torch.compile(scope["h"], backend="eager")(torch.ones(2))
+    finally:
+        logger.removeHandler(written)
+        structured.INTERN_TABLE.clear()
+        structured.INTERN_TABLE.update(known)
+
+    assert written.compiles >= 4
+    assert written.unknown == []
+    assert written.redefined == []
+    assert not any(name.startswith("graphdoctor") for name in written.names)
+    assert written.filters == []
+
+
+def test_a_loop_of_explains_does_not_grow() -> None:
+    def f(x: Any) -> Any:
+        return torch.relu(x) + 1
+
+    x = torch.ones(3)
+    for _ in range(2):
+        graphdoctor.explain(f, x)
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(3):
+        graphdoctor.explain(f, x)
+    gc.collect()
+    # torch notes each compile (metrics of the last 64, file names of generated graphs).
+    assert len(gc.get_objects()) - before < 3000
+
+
+def test_blocks_are_as_before_whichever_way_they_were_compiled() -> None:
+    layer = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    layers = [torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False), *(Inner() for _ in range(3))]
+    net = torch.nn.Sequential(*layers).eval()
+    before = {name: dict(vars(module)) for name, module in net.named_modules()}
+    report = Explainer(regional=True, no_grad=True, coverage=False).explain(net, torch.randn(2, 3, 8))
+    assert report.diagnosis.recording.target.regions == ("3 TransformerEncoderLayer", "3 Inner")
+    assert report.diagnosis.summary.graphs == 2
+    assert {name: dict(vars(module)) for name, module in net.named_modules()} == before
+
+
+class Inner(torch.nn.Module):
+    """A module of the program's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        return self.linear(x).relu()

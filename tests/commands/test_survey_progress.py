@@ -1,0 +1,127 @@
+"""What standard error shows while a survey runs."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import threading
+
+import pytest
+from rich.console import Console
+
+from graphdoctor.commands.survey_progress import SurveyProgress
+from tests.studies.survey.reports import failed, row
+
+WHY = {"stage": "inductor", "error": "an operator isn't\nsupported", "error_type": "torch._inductor.exc.InductorError"}
+
+
+def run(progress: SurveyProgress) -> None:
+    with progress:
+        progress.planned(412, 9)
+        progress.began(("bert", "default"), None)
+        progress.began(("t5\x1b[2J", "default"), "node-1")
+        progress.finished(row("bert", break_sites=2, speedup=1.43, speedup_low=1.4, speedup_high=1.46))
+        progress.retrying(("t5\x1b[2J", "default"), "crashed")
+        progress.finished(failed("t5\x1b[2J", "compile_failed", **WHY, attempts=2, earlier=("crashed",), seconds=200.0))
+
+
+def shown(board: SurveyProgress, width: int, height: int = 24) -> list[str]:
+    console = Console(width=width, height=height, file=io.StringIO(), color_system=None, force_terminal=True)
+    console.print(board)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    found = [1000.0]
+    monkeypatch.setattr("graphdoctor.commands.survey_progress.time.monotonic", lambda: found[0])
+    return found
+
+
+def test_each_piece_is_a_plain_line_off_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    run(SurveyProgress(is_quiet=False))
+    assert capfd.readouterr().err.splitlines() == [
+        "9/412 kept from an earlier run",
+        "10/412 bert default: ok, 2 breaks, 1.43× (1.40 to 1.46), 21 s",
+        "t5\N{REPLACEMENT CHARACTER}[2J default: crashed, running it again",
+        "11/412 t5\N{REPLACEMENT CHARACTER}[2J default: compile failed (Inductor), 2 attempts, 3 min: "
+        "InductorError: an operator isn't supported",
+    ]
+
+
+def test_quiet_shows_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    run(SurveyProgress(is_quiet=True))
+    assert capfd.readouterr().err == ""
+
+
+def test_off_a_terminal_nothing_is_drawn_in_another_thread(capfd: pytest.CaptureFixture[str]) -> None:
+    before = threading.active_count()
+    with SurveyProgress(is_quiet=False) as progress:
+        progress.planned(2, 0)
+        assert threading.active_count() == before
+    code = (
+        "import sys; from graphdoctor.commands.survey_progress import SurveyProgress\n"
+        "with SurveyProgress(is_quiet=False) as p: p.planned(2, 0)\n"
+        "print('rich' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_the_board_has_the_bar_the_counts_what_runs_and_what_came_last(now: list[float]) -> None:
+    board = SurveyProgress(is_quiet=True)
+    board.planned(412, 12)
+    board.began(("bert", "default"), None)
+    board.began(("gpt2", "default"), "node-1")
+    now[0] += 60
+    board.finished(row("bert"))
+    board.finished(failed("t5", "compile_failed", **WHY))
+    board.retrying(("vit", "default"), "crashed")
+    now[0] += 10
+    bar, *rest = shown(board, 80)
+    assert bar.split("14 of 412")[0].strip() == "╸"
+    assert bar.endswith("14 of 412 · 1:10 so far · about 3 hours left")
+    assert rest == [
+        "1 ok · 1 compile failed · 12 kept",
+        "  gpt2 default on node-1: running for 70 s",
+        "  vit default: crashed, running it again",
+        "  t5 default: compile failed (Inductor), 21 s: InductorError: an operator isn't…",
+        "  bert default: ok, 1.50× (1.45 to 1.55), 21 s",
+    ]
+
+
+def test_before_pieces_run_the_board_says_what_is_done(now: list[float]) -> None:
+    board = SurveyProgress(is_quiet=True)
+    board.on_phase("reading survey.toml")
+    board.on_phase("listing what transformers has")
+    now[0] += 5
+    assert shown(board, 80) == ["listing what transformers has · 0:05 so far"]
+
+
+def test_the_time_that_is_left_is_unknown_before_the_first_piece(now: list[float]) -> None:
+    board = SurveyProgress(is_quiet=True)
+    board.planned(10, 0)
+    now[0] += 5
+    assert shown(board, 80) == [f"{'':26} 0 of 10 · 0:05 so far"]
+    board.finished(row())
+    now[0] += 15
+    assert shown(board, 80)[0].endswith("1 of 10 · 0:20 so far · about 30 seconds left")
+    now[0] += 3600
+    assert shown(board, 80)[0].endswith("1 of 10 · 1:00:20 so far")
+
+
+@pytest.mark.parametrize(("width", "height"), [(20, 24), (40, 10), (80, 5), (140, 50), (8, 2)])
+def test_hundreds_of_pieces_fit_on_any_terminal(now: list[float], width: int, height: int) -> None:
+    board = SurveyProgress(is_quiet=True)
+    board.planned(400, 0)
+    for number in range(400):
+        board.began((f"a_rather_long_name_of_a_model_{number}\n", "max-autotune-no-cudagraphs"), "node")
+    for number in range(300):
+        board.finished(row(f"a_rather_long_name_of_a_model_{number}\n", "max-autotune-no-cudagraphs"))
+    lines = shown(board, width, height)
+    assert len(lines) < height
+    assert max(map(len, lines)) <= width
+    if height > 20:
+        assert any("92 more are" in line for line in lines)

@@ -1,0 +1,76 @@
+"""What lint finds in the programs of this folder, beside what a run of them finds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphdoctor.fixes.lint import lint_files
+from tests.fixes.lint.programs import BAD, GOOD
+
+HERE = Path(__file__).parent
+Site = tuple[str, int]
+"""A file's name and a line."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Break sites.
+
+    Args:
+        reported: Those that lint reports.
+        seen: Those at which torch broke.
+    """
+
+    reported: frozenset[Site]
+    seen: frozenset[Site]
+
+    @property
+    def recall(self) -> float:
+        """How many of the sites that a run finds lint reports."""
+        return len(self.reported & self.seen) / len(self.seen)
+
+    @property
+    def precision(self) -> float:
+        """How many of the sites that lint reports a run finds."""
+        return len(self.reported & self.seen) / len(self.reported)
+
+
+def ordinary_programs() -> dict[str, str]:
+    """Programs as people write them, by file name; no line is marked."""
+    return {path.name: path.read_text() for path in sorted((HERE / "ordinary").glob("*.py"))}
+
+
+def small_programs() -> dict[str, str]:
+    """The programs with one cause each, or none."""
+    return {f"{'bad' if program.codes else 'good'}-{program.name}.py": program.text for program in (*BAD, *GOOD)}
+
+
+def measure(programs: dict[str, str], folder: Path) -> Measured:
+    """Lint programs, then run them one after the other in one process.
+
+    Args:
+        programs: Their texts by file name.
+        folder: An empty folder.
+    """
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+    report = lint_files([folder / name for name in programs], root=folder, version="0")
+    main = "from graphdoctor.commands import main; main()"
+    command = [sys.executable, "-c", main, "run", "--quiet", "--report", "all.json", HERE / "compile_programs.py"]
+    subprocess.run([*command, *programs], cwd=folder, check=True, capture_output=True)
+    findings = json.loads((folder / "all.json").read_text())["findings"]
+    places = [(one["code"], one["location"]["file"], one["location"]["line"]) for one in findings]
+    reported = [(one.code, one.location.file, one.location.line) for one in report.findings]
+    return Measured(_breaks(reported, programs), _breaks(places, programs))
+
+
+def _breaks(places: Iterable[tuple[str, str, int]], programs: dict[str, str]) -> frozenset[Site]:
+    """The sites of breaks in the programs; a skipped frame (GD111) has its break beside it."""
+    return frozenset(
+        (file, line) for code, file, line in places if file in programs and code.startswith("GD1") and code != "GD111"
+    )

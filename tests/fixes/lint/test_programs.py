@@ -1,0 +1,106 @@
+"""What lint tells is what torch does: every bad program breaks where lint says so, no good one does."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.fixes.lint import lint_files
+from graphdoctor.rules.catalog import ALL_RULES
+from tests.conftest import run_command
+from tests.each import for_each
+from tests.fixes.lint.programs import BAD, GOOD, Program
+from tests.rules.test_documentation import first_block
+
+AS_ON_2_13 = version("torch").startswith("2.13.")
+"""Lint gives the ids of 2.13; another torch may name a break otherwise, at the same line."""
+
+
+def linted(text: str, folder: Path, name: str = "program.py") -> list[Finding]:
+    path = folder / name
+    path.write_text(text)
+    report = lint_files([path], root=folder, version="0")
+    assert not report.unreadable
+    return list(report.findings)
+
+
+def file_name(program: Program) -> str:
+    return f"{'bad' if program.codes else 'good'}-{program.name}.py"
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """Each program's findings after it was run, all of them in one process."""
+    folder = tmp_path_factory.mktemp("programs")
+    names = [file_name(program) for program in (*BAD, *GOOD)]
+    for program in (*BAD, *GOOD):
+        (folder / file_name(program)).write_text(program.text)
+    script = Path(__file__).with_name("compile_programs.py")
+    done = run_command("run", "--quiet", "--report", "all.json", script, *names, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for finding in json.loads((folder / "all.json").read_text())["findings"]:
+        # A skipped frame has its break beside it.
+        if finding["code"] != "GD111" and finding["location"]["file"] in found:
+            found[finding["location"]["file"]].append(finding)
+    return found
+
+
+@for_each("program", BAD)
+def test_each_cause_is_found_at_its_line(program: Program, tmp_path: Path) -> None:
+    findings = linted(program.text, tmp_path)
+    assert {finding.location.line for finding in findings} == program.marked_lines
+    assert {finding.code for finding in findings} == program.codes
+    assert all(finding.count == 0 and finding.message for finding in findings)
+
+
+@for_each("program", GOOD)
+def test_nothing_is_found_where_torch_does_not_break(program: Program, tmp_path: Path) -> None:
+    assert linted(program.text, tmp_path) == []
+
+
+@pytest.mark.slow
+@for_each("program", BAD)
+def test_torch_breaks_where_lint_says_so(program: Program, tmp_path: Path, compiled: dict[str, list[Any]]) -> None:
+    seen = compiled[file_name(program)]
+    for finding in linted(program.text, tmp_path, file_name(program)):
+        if not AS_ON_2_13:
+            assert finding.location.line in {one["location"]["line"] for one in seen}
+            continue
+        same = [one for one in seen if one["fingerprint"] == finding.fingerprint]
+        assert same, (finding.location.text, [(one["code"], one["torch_id"], one["location"]) for one in seen])
+        assert finding.severity != "error" or same[0]["severity"] == "error"
+
+
+@pytest.mark.slow
+@for_each("program", GOOD)
+def test_torch_does_not_break_in_a_good_program(program: Program, compiled: dict[str, list[Any]]) -> None:
+    assert compiled[file_name(program)] == []
+
+
+def test_every_check_has_a_program() -> None:
+    """A code that lint can give without a program that was compiled would be a guess."""
+    source = Path("graphdoctor/fixes/lint/checks.py").read_text()
+    told = {code for code in ALL_RULES if f'"{code}"' in source}
+    assert told == set().union(*(program.codes for program in BAD))
+
+
+@for_each("code", [code for code in ALL_RULES if code.startswith(("GD1", "GD2"))])
+def test_what_a_rule_recommends_is_clean(code: str, tmp_path: Path) -> None:
+    text = first_block(ALL_RULES[code], "Use instead")
+    assert linted(f"{text}\ncompiled = torch.compile(forward)\n", tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["GD101", "GD102", "GD103", "GD104", "GD105", "GD107", "GD108", "GD109", "GD110", "GD112", "GD114", "GD115",
+     "GD116", "GD117", "GD118"],
+)  # fmt: skip
+def test_a_rules_example_is_found(code: str, tmp_path: Path) -> None:
+    text = first_block(ALL_RULES[code], "Example")
+    assert code in {one.code for one in linted(f"{text}\ncompiled = torch.compile(forward)\n", tmp_path)}

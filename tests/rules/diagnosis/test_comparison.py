@@ -1,0 +1,179 @@
+"""What is new, gone and the same between two diagnoses; test_mismatches.py has how the runs differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphdoctor.facts.comparison import DiagnosisComparison
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.recording import (
+    BreakReason,
+    CaptureGap,
+    Recording,
+    TargetInfo,
+)
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trace.reader import read_recording
+from tests.conftest import RECORDED_LOGS
+from tests.each import for_each
+from tests.factories import LOOP, PRINT, change, compiled, entry, recompiled, record, recording
+
+RECORDINGS = RECORDED_LOGS
+ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
+
+
+def diagnosed(facts: Recording | None = None, **values: Any) -> Diagnosis:
+    """The diagnosis of a recording, a whole and plain one by default, with facts replaced."""
+    known = (facts or recording()).replace(**values)
+    return diagnose(known, RULES, root=Path("/project"), version="1")
+
+
+def with_prints(*places: tuple[int, str]) -> Recording:
+    """A print at each line, each with a text of its own."""
+    return recording(breaks=tuple(record(entry(line, f'print("{text}")')) for line, text in places))
+
+
+def lines(comparison: DiagnosisComparison) -> dict[str, list[Any]]:
+    return {
+        "new": [finding.location.line for finding in comparison.new],
+        "gone": [finding.location.line for finding in comparison.gone],
+        "same": [(pair.before.location.line, pair.after.location.line) for pair in comparison.same],
+    }
+
+
+# Findings.
+
+
+def test_a_moved_line_is_the_same_and_an_edited_one_is_new_and_gone() -> None:
+    comparison = compare(
+        diagnosed(with_prints((5, "kept"), (9, "old words"))), diagnosed(with_prints((6, "kept"), (10, "new words")))
+    )
+    assert lines(comparison) == {"new": [10], "gone": [9], "same": [(5, 6)]}
+    assert comparison.same[0].changes == ("line",)
+
+
+def test_one_of_two_equal_lines_that_goes_is_one_gone_and_one_the_same() -> None:
+    both = diagnosed(recording(breaks=(record(entry(5)), record(entry(8), compile_id="1/0"))))
+    comparison = compare(both, diagnosed(recording(breaks=(record(entry(5)),))))
+    assert {kind: len(found) for kind, found in lines(comparison).items()} == {"new": 0, "gone": 1, "same": 1}
+
+
+def test_what_got_worse_is_the_same_finding_with_its_changes_named() -> None:
+    here = entry(5)
+    before = diagnosed(recording(breaks=(record(here),)))
+    after = diagnosed(recording(breaks=(record(here), record(here, effect="rest_eager"))))
+    (pair,) = compare(before, after).same
+    assert pair.changes == ("severity", "count")
+    assert ((pair.before.severity, pair.before.count), (pair.after.severity, pair.after.count)) == (
+        ("warning", 1),
+        ("error", 2),
+    )
+
+
+def test_of_two_values_guarded_on_at_one_line_the_one_that_stays_is_the_same() -> None:
+    batch, mask = change(), change(expression="mask.shape[0]", source="L['mask']")
+    comparison = compare(
+        diagnosed(compiles=(compiled(), recompiled("0/1", batch), recompiled("0/2", mask, call=3))),
+        diagnosed(compiles=(compiled(), recompiled("0/1", mask))),
+    )
+    assert ["x.shape[0]" in finding.message for finding in comparison.gone if finding.code == "GD202"] == [True]
+    assert ["mask.shape[0]" in pair.after.message for pair in comparison.same if pair.after.code == "GD202"] == [True]
+    assert not [finding for finding in comparison.new if finding.code == "GD202"]
+
+
+def test_a_selection_leaves_out_findings_of_both_sides_and_no_number() -> None:
+    before = diagnosed(with_prints((5, "a"), (6, "b")))
+    after = diagnosed(recording(breaks=(record(entry(5, "y = x.item()"), chain=(ITEM,)),)))
+    comparison = compare(before, after, selection=Selection(select=("GD103",)))
+    assert lines(comparison) == {"new": [5], "gone": [], "same": []}
+    assert (comparison.before.hidden_findings, comparison.after.hidden_findings) == (2, 0)
+    assert (comparison.before.summary.break_sites, comparison.after.summary.break_sites) == (2, 1)
+    assert comparison.mismatches == ()
+
+
+SITES = st.lists(
+    st.tuples(st.integers(1, 30), st.sampled_from("abc"), st.sampled_from([PRINT, ITEM, LOOP])),
+    max_size=6,
+    unique_by=lambda site: site[0],
+)
+FACTS = st.builds(
+    lambda sites, values: recording(
+        breaks=tuple(record(entry(line, text), chain=(reason,)) for line, text, reason in sites),
+        compiles=(
+            compiled(),
+            *(
+                recompiled(f"0/{number}", change("value", name, source=f"L['{name}']", line=line))
+                for number, (name, line) in enumerate(values, start=1)
+            ),
+        ),
+    ),
+    SITES,
+    st.lists(st.tuples(st.sampled_from(["flag", "mode"]), st.sampled_from([11, 12])), max_size=4),
+)
+
+
+@given(FACTS)
+def test_nothing_is_new_or_gone_between_a_run_and_itself(facts: Recording) -> None:
+    diagnosis = diagnosed(facts)
+    comparison = compare(diagnosis, diagnosis)
+    assert (comparison.new, comparison.gone, comparison.mismatches) == ((), (), ())
+    assert [pair.after for pair in comparison.same] == list(diagnosis.findings)
+    assert all(pair.before == pair.after and not pair.changes for pair in comparison.same)
+
+
+@given(FACTS, FACTS)
+def test_the_other_way_round_new_is_gone(one: Recording, other: Recording) -> None:
+    there, back = compare(diagnosed(one), diagnosed(other)), compare(diagnosed(other), diagnosed(one))
+    assert (there.new, there.gone) == (back.gone, back.new)
+    pairs = {(pair.before.fingerprint, pair.after.fingerprint, pair.changes) for pair in there.same}
+    assert pairs == {(pair.after.fingerprint, pair.before.fingerprint, pair.changes) for pair in back.same}
+    assert len(there.new) + len(there.same) == len(diagnosed(other).findings)
+    assert len(there.gone) + len(there.same) == len(diagnosed(one).findings)
+
+
+@for_each(
+    "facts, has_calls",
+    [
+        ({"target": TargetInfo(text="train.py", kind="script"), "calls": ()}, False),
+        ({"gaps": (CaptureGap(code="GD904", kind="foreign_log", message="A log of others."),), "calls": ()}, False),
+        # A log of ours by a torch that graphdoctor doesn't read in full has the same code.
+        ({"gaps": (CaptureGap(code="GD904", kind="old_log", message="A log by torch 2.5."),)}, True),
+    ],
+)
+def test_calls_that_nobody_counted_are_not_known(facts: dict[str, Any], has_calls: bool) -> None:
+    comparison = compare(diagnosed(**facts), diagnosed())
+    assert (comparison.before.has_calls, comparison.after.has_calls) == (has_calls, True)
+
+
+# Real recordings.
+
+
+def real(version: str, name: str) -> Diagnosis:
+    return diagnose(read_recording(RECORDINGS / version / name), RULES, root=Path("/home/user/demo"), version="1")
+
+
+def test_a_log_of_others_is_matched_with_ours_though_it_has_no_classes() -> None:
+    comparison = compare(real("2.13.0", "break_in_try"), real("2.13.0", "break_in_try.bare"))
+    assert (comparison.new, comparison.gone) == ((), ())
+    assert [(pair.after.code, pair.matched_by) for pair in comparison.same] == [("GD101", "place"), ("GD111", "place")]
+    assert [mismatch.aspect for mismatch in comparison.mismatches] == ["recording"]
+
+
+def test_two_logs_of_others_are_said_to_be_perhaps_of_other_targets() -> None:
+    bare = real("2.13.0", "break_in_try.bare")
+    (mismatch,) = compare(bare, bare).mismatches
+    assert "is unknown" in mismatch.message
+
+
+@for_each("name", ["break_in_try", "item", "print_in_helper"])
+def test_another_torch_alone_leaves_the_findings_the_same(name: str) -> None:
+    comparison = compare(real("2.13.0", name), real("2.15.0", name))
+    assert (comparison.new, comparison.gone) == ((), ())
+    assert [mismatch.aspect for mismatch in comparison.mismatches] == ["torch"]

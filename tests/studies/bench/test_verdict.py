@@ -1,0 +1,131 @@
+"""The answer of a bench in a sentence: only what was measured, and no doubt left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.facts.bench import EAGER, Noise, Sweep, SweepPoint, Variant
+from graphdoctor.facts.diagnosis import Cost, Effects
+from graphdoctor.studies.bench.verdict import verdict
+from tests.factories import change
+from tests.studies.bench.reports import (
+    LIBRARY,
+    NOISY,
+    OVERHEAD,
+    QUIET,
+    attention,
+    eager,
+    ended,
+    finding,
+    mobilenet,
+    swept,
+    troubled,
+    variant,
+)
+
+PRODUCTS = finding("GD510", "2 matrix products in float32 could run on tensor cores")
+COMPILES = finding("GD401", "12 modules in one graph").replace(cost=Cost(compile_s=9.0))
+RECOMPILES = finding("GD212", "recompiled once").replace(changes=(change(),))
+EAGER_NOW = finding("GD201", "`forward` runs eagerly").replace(
+    changes=(change(),), effects=Effects(skipped_frames=("forward",))
+)
+OVER = finding("GD201", "`Net.forward` runs eagerly since call 9").replace(cost=Cost(compile_s=12.0))
+WRONG = variant("c", 2000.0, status="wrong", correct=False)
+FAILED, SKIPPED = (
+    ended("default", "failed", "RuntimeError: no kernel."),
+    ended("b", "skipped", "there is no CUDA device"),
+)
+UNTIMED = variant(call_us=None, speedup=None, judgement="unknown")
+
+
+def slow(*findings, median_us=6000.0):
+    return variant(median_us=median_us, findings=findings)
+
+
+def close(name, median_us, cold_s):
+    return variant(name, median_us, spread=0.05, cold_s=cold_s)
+
+
+ANSWERS: dict[str, Sequence[Variant]] = {
+    "the fastest, and the call from which it pays": mobilenet().variants,
+    "none is faster": attention().variants,
+    "the reason is the first of the variant nearest to eager": (
+        *(eager(), variant("a", 6000.0, findings=(LIBRARY, OVERHEAD))),
+        variant("b", 9000.0, findings=(finding("GD301", "guards take a third of a call", call_us=900.0),)),
+    ),
+    "what eager mode does too is no reason": (eager(), slow(PRODUCTS)),
+    "compile time is no reason for slow calls": (eager(), slow(COMPILES)),
+    "nor are recompiles": (eager(), slow(RECOMPILES)),
+    "the first that is one": (eager(), slow(COMPILES, RECOMPILES, OVERHEAD)),
+    "a recompile that leaves a function eager is one": (eager(), slow(EAGER_NOW)),
+    "so is a function over its limit, although its cost is compile time": (eager(), slow(OVER, median_us=9000.0)),
+    "no measurable difference": (eager(), variant(median_us=5200.0), variant("b", 5230.0)),
+    "the judgement counts, not the interval": (eager(), variant(judgement="same")),
+    "two that can't be told apart, one compiles faster": (
+        *(eager(), close("b", 2050.0, 8.0), close("a", 2000.0, 60.0), variant("c", 3000.0)),
+    ),
+    "compile times that hardly differ": (eager(), close("a", 2000.0, 60.0), close("b", 2050.0, 58.0)),
+    "of two that can't be told apart, the one that changes least": (
+        eager(4850.0),
+        variant("default", 3310.0, eager_us=4850.0, cold_s=11.1, spread=0.04),
+        variant("mode=max-autotune-no-cudagraphs", 3270.0, eager_us=4850.0, cold_s=10.5, spread=0.04),
+    ),
+    "an unknown compile time": (eager(), variant("a", 2000.0, cold_s=None), variant("b", 2010.0, cold_s=8.0)),
+    "it pays after hours": (eager(), variant(median_us=4999.0, cold_s=2000.0)),
+    "it pays at once": (eager(), variant(median_us=2610.0, cold_s=0.002)),
+    "it pays soon": (eager(), variant(median_us=2610.0, cold_s=0.1)),
+    "it pays after seconds": (eager(), variant(median_us=2610.0, cold_s=40.0)),
+    "it pays after days": (eager(), variant(median_us=5100.0, cold_s=90_000.0)),
+    "a slower one that pays off much sooner": (eager(), variant("a", 2000.0, cold_s=900.0), variant(cold_s=3.0)),
+    "a wrong one is faster": (eager(), variant("a", 3000.0), WRONG),
+    "a wrong one is all there is": (eager(), WRONG),
+    "a wrong one is slower": (eager(), variant("a", 3000.0), variant("c", 4000.0, status="wrong", correct=False)),
+    "results in doubt": (
+        *(eager(), variant(correct=None, correctness=None, reason="the program draws random numbers")),
+    ),
+    "some failed": troubled().variants,
+    "all failed": (eager(), FAILED, SKIPPED),
+    "all were skipped": (eager(), SKIPPED),
+    "many failed": (eager(), *(ended(f"v{number}", "failed", "x") for number in range(5))),
+    "a long reason": (eager(), ended("default", "failed", f"CppCompileError: {'x' * 300}\n\nint main() {{}}")),
+    "eager mode failed": (ended(EAGER, "failed", "ValueError: bad shape"), variant()),
+    "eager mode alone": (eager(),),
+    "without times": (eager(), UNTIMED),
+    "nothing was compiled": (eager(), variant("default", 5230.0, judgement="same", graphs=0)),
+}
+
+
+def test_what_times_results_and_findings_come_to(snapshot: SnapshotAssertion) -> None:
+    found = {name: verdict(variants, QUIET) for name, variants in ANSWERS.items()}
+    assert {name: (said.best, said.text) for name, said in found.items()} == snapshot
+
+
+def test_a_noisy_machine_is_said() -> None:
+    quiet, noisy = (verdict((eager(), variant()), noise) for noise in (QUIET, NOISY))
+    assert noisy.text == f"{quiet.text} The machine was noisy, so small differences can't be seen."
+
+
+def sweep(*speeds: tuple[int, float | None], noise: Noise | None = None) -> Sweep:
+    """Sizes, each with the time of a call of ``default``; None if eager mode fails there."""
+    failed = (ended(EAGER, "failed", "out of memory"),)
+    found = ((size, failed if us is None else (eager(), variant(median_us=us))) for size, us in speeds)
+    points = tuple(SweepPoint(size=size, variants=variants, noise=noise) for size, variants in found)
+    return Sweep(sources=("x.shape[0]",), points=points)
+
+
+def test_a_sweep_says_where_it_begins_to_pay_and_its_best_is_that_of_the_largest_size(
+    snapshot: SnapshotAssertion,
+) -> None:
+    sweeps = [
+        sweep((1, 5200.0), (8, 4000.0), (32, 2000.0)),
+        sweep((32, 2000.0), (1, 4000.0), (128, None)),
+        sweep((1, 2000.0), (8, 5300.0), (32, 6000.0)),
+        sweep((1, 5300.0), (8, 5300.0)),
+        sweep((1, None)),
+        sweep((1, 2000.0), (8, 2000.0), noise=NOISY),
+        swept().sweep,
+    ]
+    found = [verdict(each.points[-1].variants, None, each) for each in sweeps if each is not None]
+    assert [(said.best, said.text) for said in found] == snapshot

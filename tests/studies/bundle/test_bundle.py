@@ -1,0 +1,206 @@
+"""``graphdoctor bundle``: what is in the zip, what is not when it is redacted, and what it says of bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.reading import read_fact
+from tests.conftest import RECORDED_LOGS, clean_environment, run_command
+from tests.studies.bundle.marked import MARK, NUMBER, OTHER_NUMBER, PLACES, texts_of, write_program
+
+RECORDINGS = RECORDED_LOGS / "2.13.0"
+
+
+@pytest.fixture
+def work(tmp_path: Path, recorded: Path) -> Path:
+    """A folder with a recording of its own."""
+    shutil.copytree(recorded, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which a program full of marks was recorded, its last call failing."""
+    folder = tmp_path_factory.mktemp("marked")
+    program, variables = write_program(folder)
+    process = run_command(
+        "explain", program.name, "--format", "json", cwd=program.parent, env=clean_environment(**variables)
+    )
+    assert "qzsecretmessage" in process.stderr
+    return program.parent
+
+
+def names_in(archive: Path) -> list[str]:
+    with zipfile.ZipFile(archive) as opened:
+        return opened.namelist()
+
+
+@pytest.mark.slow
+def test_a_bundle_is_read_again_written_again_and_its_script_run(work, run_here):
+    process = run_here("bundle", "--no-try")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == ""
+    assert process.stderr.startswith("Wrote bundle.zip (")
+    (log,) = (work / ".graphdoctor").glob("*/trace/*.log")
+    names = names_in(work / "bundle.zip")
+    assert f"recording/trace/{log.name}" in names
+    assert names[:6] == ["README.md", "issue.md", "diagnosis.json", "report.html", "environment.txt", "reproduce.py"]
+    (work / "unzipped").mkdir()
+    with zipfile.ZipFile(work / "bundle.zip") as archive:
+        archive.extractall(work / "unzipped")
+    report = run_here("report", "unzipped/recording", "--format", "json")
+    again, written = json.loads(report.stdout), json.loads((work / "unzipped" / "diagnosis.json").read_text())
+    assert again["summary"] == written["summary"]
+    read_fact(Diagnosis, written)
+    assert "It was not run (--no-try)." in (work / "unzipped" / "issue.md").read_text()
+    versions = (work / "unzipped" / "environment.txt").read_text()
+    assert f"PyTorch version: {written['recording']['environment']['torch']}" in versions
+    assert f"[pip3] numpy=={written['recording']['environment']['packages']['numpy']}" in versions
+    # The same recording gives the same bytes, in another file unless it's asked for.
+    first = (work / "bundle.zip").read_bytes()
+    (work / "bundle.zip").write_text("mine")
+    refused = run_here("bundle", "--no-try")
+    assert (refused.returncode, (work / "bundle.zip").read_text()) == (2, "mine")
+    assert "bundle.zip exists" in refused.stderr
+    assert run_here("bundle", "--no-try", "--force", "-q").returncode == 0
+    assert (work / "bundle.zip").read_bytes() == first
+    # The script needs nothing but torch.
+    code = "import sys, runpy; runpy.run_path('reproduce.py', run_name='__main__'); print('graphdoctor' in sys.modules)"
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=work / "unzipped", capture_output=True, text=True, check=False, timeout=120
+    )
+    assert process.stdout == "False\n", process.stderr
+
+
+@pytest.mark.slow
+def test_the_script_is_run_and_shows_what_the_recording_shows(marked, tmp_path):
+    variables = {"HOME": str(marked.parent / "qzsecretuser"), "QZSECRETVARIABLE": "qzsecretenvironment"}
+    output = tmp_path / "bundle.zip"
+    process = run_command("bundle", "-o", output, cwd=marked, env=clean_environment(**variables))
+    assert process.returncode == 0, process.stderr
+    found = texts_of(output)
+    assert "it has the same" in process.stderr
+    assert "fails with valueerror as recorded" in found["issue.md"]
+    assert "modules/qzsecrethomefile.py" in found
+    for place, mark in PLACES.items():
+        if place != "an environment variable":
+            assert any(mark in text for text in found.values()), place
+
+
+@pytest.mark.slow
+def test_nothing_of_the_programs_is_in_a_redacted_bundle(marked, tmp_path):
+    output = tmp_path / "bundle.zip"
+    process = run_command("bundle", "--redact", "-o", output, cwd=marked)
+    assert process.returncode == 0, process.stderr
+    found = texts_of(output)
+    assert {"report.html#data-graphs", "report.html#data-guards", "recording/probe.jsonl"} < set(found)
+    assert not [name for name in found if name.startswith(("reproduce", "modules", "recording/request"))]
+    for name, text in found.items():
+        for mark in (MARK, NUMBER, OTHER_NUMBER, str(marked).lower()):
+            assert mark not in text, f"{mark} in {name}"
+    told = json.loads((zipfile.ZipFile(output)).read("diagnosis.json"))
+    assert "GD101" in {finding["code"] for finding in told["findings"]}
+    assert told["recording"]["calls"][0]["inputs"] == "f32[2, 4], …"
+
+
+@pytest.mark.slow
+def test_a_recording_of_another_torch_or_of_a_killed_run_is_bundled(tmp_path, run_here):
+    shutil.copytree(RECORDINGS / "item", tmp_path / "cut")
+    log = next((tmp_path / "cut" / "trace").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-20_000])
+    (tmp_path / "cut" / "probe.jsonl").write_text('{"event": "process", "pid": 1}\n{"event": "ph')
+    for options in ((), ("--redact",)):
+        process = run_here("bundle", "cut", "--no-try", "--force", *options)
+        assert process.returncode == 0, process.stderr
+        assert "recording/probe.jsonl" in names_in(tmp_path / "bundle.zip")
+
+
+def test_a_torch_trace_folder_is_bundled_without_a_script(tmp_path, run_here):
+    shutil.copytree(RECORDINGS / "print_in_helper.bare", tmp_path / "traced")
+    process = run_here("bundle", "traced")
+    assert process.returncode == 0, process.stderr
+    assert "reproduce.py`: the log was not recorded by graphdoctor explain" in process.stderr
+    names = names_in(tmp_path / "bundle.zip")
+    assert "reproduce.py" not in names
+    assert "recording/trace/dedicated_log_torch_trace_recorded.log" in names
+
+
+def test_a_single_log_of_any_name_is_read_again(tmp_path, run_here):
+    log = next((RECORDINGS / "print_in_helper.bare").glob("*.log"))
+    shutil.copy(log, tmp_path / "mine.txt")
+    assert run_here("bundle", "mine.txt").returncode == 0
+    assert "recording/trace/dedicated_log_torch_trace_mine.log" in names_in(tmp_path / "bundle.zip")
+
+
+@pytest.mark.parametrize("options", [(), ("--redact",)])
+def test_a_launcher_s_console_is_read_again(tmp_path, run_here, options):
+    log = next((RECORDINGS / "print_in_helper.bare").glob("*.log")).read_bytes()
+    (tmp_path / "job").mkdir()
+    lines = (b"[rank3]:%b" % line for line in log.splitlines(keepends=True))
+    (tmp_path / "job" / "console.gz").write_bytes(gzip.compress(b"".join(lines)))
+
+    assert run_here("bundle", "job", *options).returncode == 0
+    with zipfile.ZipFile(tmp_path / "bundle.zip") as archive:
+        archive.extractall(tmp_path / "unzipped")
+    again, before = (
+        json.loads(run_here("report", folder, "--format", "json").stdout) for folder in ("unzipped/recording", "job")
+    )
+    assert again["summary"] == before["summary"]
+    assert again["summary"]["break_sites"] == 1
+
+
+def test_nothing_is_written_where_there_is_nothing_to_bundle(tmp_path, run_here):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("no log\n")
+    shutil.copytree(RECORDINGS / "item", tmp_path / "other")
+    meta = json.loads((tmp_path / "other" / "recording.json").read_text())
+    (tmp_path / "other" / "recording.json").write_text(json.dumps(meta | {"exit": {"unheard_of": 1}}))
+    shutil.copytree(RECORDINGS / "item", tmp_path / "torn")
+    log = next((tmp_path / "torn" / "trace").glob("*.log"))
+    log.unlink()
+    log.symlink_to("gone")
+    for arguments, message in (
+        ((), "There is no recording in"),
+        (("nope",), "There is no recording, log or JSON document at nope"),
+        (("empty",), "neither a recording nor a torch trace log"),
+        (("notes.txt",), "neither a torch trace log nor a JSON document"),
+        (("other",), "another version of graphdoctor"),
+        (("torn",), "can't be read"),
+        (("other", "-o", "no/such.zip"), "There is no folder no"),
+        (("other", "--redact", "--with-trials"), "exclude each other"),
+    ):
+        process = run_here("bundle", *arguments)
+        assert process.returncode == 2
+        assert message in process.stderr
+    assert not list(tmp_path.glob("*.zip"))
+
+
+def test_trials_come_along_when_asked_for_without_their_tensors(tmp_path, run_here):
+    trial = tmp_path / "trials" / "fixes" / "one"
+    shutil.copytree(RECORDINGS / "item", tmp_path / "trials")
+    shutil.copytree(RECORDINGS / "item", trial)
+    (trial / "outputs.pt").write_bytes(b"tensors")
+    told = run_here("bundle", "trials", "--no-try", "-o", "without.zip")
+    assert "`--with-trials` includes them" in told.stderr
+    run_here("bundle", "trials", "--no-try", "--with-trials", "-o", "with.zip")
+    assert not [name for name in names_in(tmp_path / "without.zip") if "fixes/" in name]
+    with_trials = [name for name in names_in(tmp_path / "with.zip") if "fixes/" in name]
+    assert "recording/fixes/one/recording.json" in with_trials
+    assert not [name for name in with_trials if name.endswith(".pt")]
+
+
+def test_a_file_that_is_too_large_stays_out_with_a_word(tmp_path, run_here, monkeypatch):
+    shutil.copytree(RECORDINGS / "item", tmp_path / "large")
+    monkeypatch.setattr("graphdoctor.studies.bundle.contents.MAX_FILE_BYTES", 50_000)
+    process = run_here("bundle", "large", "--no-try")
+    assert "dedicated_log_torch_trace_recorded.log`: too large (" in process.stderr
+    assert not [name for name in names_in(tmp_path / "bundle.zip") if name.endswith(".log")]

@@ -1,0 +1,131 @@
+"""Reports of exports, made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphdoctor.facts.diagnosis import Finding, Fix, Location
+from graphdoctor.facts.export import DynamicShapes, ExportBlocker, ExportDim, ExportReport, ExportWay
+from graphdoctor.facts.fixes import TriedFix
+from graphdoctor.facts.recording import CaptureGap, ExportInput
+from tests.studies.bench.reports import EXACT, report
+
+EDIT = (
+    "--- a/model.py\n+++ b/model.py\n@@ -7,2 +7 @@\n-if y.sum() > 0:\n-    y = y * 2\n"
+    "+y = torch.where(y.sum() > 0, y * 2, y)\n"
+)
+INPUTS = (
+    ExportInput(name="p_lin_weight", kind="parameter", target="lin.weight", value="f32[4, 4]"),
+    ExportInput(name="x", kind="user_input", value="f32[s77, 4]"),
+)
+
+
+def branch(line: int = 7) -> Finding:
+    """A branch on a tensor."""
+    return Finding(
+        code="GD102",
+        rule="data-dependent-branch",
+        severity="error",
+        message="the branch depends on a tensor's value: `y.sum() > 0`",
+        location=Location(file="model.py", line=line, function="Net.forward", text="if y.sum() > 0:", column=12),
+        count=1,
+        torch_reason="Could not guard on data-dependent expression Eq(u0, 1)",
+        fixes=(Fix(title="Choose `y` with `torch.where`", kind="code"),),
+        fingerprint=f"{line:016x}",
+    )
+
+
+def tried(**more: Any) -> TriedFix:
+    """A fix for it that works."""
+    given: dict[str, Any] = {
+        "title": "Choose `y` with `torch.where`",
+        "kind": "code",
+        "diff": EDIT,
+        "is_safe": False,
+        "code": "GD102",
+        "fingerprint": branch().fingerprint,
+        "place": "model.py:7",
+        "round": 1,
+        "is_on_untouched": True,
+        "verdict": "verified",
+    }
+    return TriedFix(**given | more)
+
+
+def made(*, is_strict: bool = False, **more: Any) -> ExportWay:
+    """A way that works."""
+    given: dict[str, Any] = {
+        "status": "exported",
+        "line": f"program = torch.export.export(model, (x,), strict={is_strict})",
+        "seconds": 0.4,
+        "op_count": 6,
+        "inputs": INPUTS,
+        "constraints": ("x.shape[0] <= 4",),
+        "correctness": EXACT,
+        "lost": ("calls",),
+        "unwritten": ("stdout",),
+    }
+    return ExportWay(is_strict=is_strict, **given | more)
+
+
+def refused(*, is_strict: bool = True, **more: Any) -> ExportWay:
+    """A way that torch refuses."""
+    blocker = ExportBlocker(
+        finding=branch(),
+        type="torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode",
+        message="Could not guard on data-dependent expression Eq(u0, 1)",
+        tried=(tried(),),
+    )
+    given: dict[str, Any] = {"status": "blocked", "reason": "Could not guard", "blockers": (blocker,)}
+    return ExportWay(is_strict=is_strict, **given | more)
+
+
+def dims() -> DynamicShapes:
+    """Sizes of which one stays dynamic."""
+    return DynamicShapes(
+        is_strict=False,
+        origin="option",
+        status="exported",
+        dims=(
+            ExportDim(source="x", dim=0, size=3, is_dynamic=True, expression="s77", low=2, high=4, other_sizes=(4,)),
+            ExportDim(
+                source="x",
+                dim=1,
+                size=4,
+                is_dynamic=False,
+                location=Location(file="model.py", line=9, function="Net.forward", text="y = self.lin(x)"),
+            ),
+        ),
+        line='from torch.export import Dim\nprogram = torch.export.export(model, (x,), dynamic_shapes={"x": '
+        "{0: Dim.DYNAMIC}}, strict=False)",
+        constraints=("x.shape[0] <= 4",),
+        correctness=EXACT,
+    )
+
+
+def exported(*ways: ExportWay, **more: Any) -> ExportReport:
+    """A report on ways."""
+    bench = report()
+    given: dict[str, Any] = {
+        "graphdoctor_version": "0",
+        "environment": bench.environment,
+        "target": bench.target,
+        "text": "torch.export takes this program with `strict=False`.",
+        "best": "non-strict",
+        "ways": ways,
+        "calls_made": 1,
+    }
+    return ExportReport(**given | more)
+
+
+def blocked() -> ExportReport:
+    """One way works, the other with a fix; sizes were tried."""
+    return exported(
+        made(),
+        refused(is_cured=True, diff=EDIT),
+        dynamic=dims(),
+        is_wrapped=True,
+        calls_other=(3,),
+        breaks=(branch(12),),
+        gaps=(CaptureGap(code="GD900", kind="stacks", message="something is unknown"),),
+    )

@@ -1,0 +1,201 @@
+"""``graphdoctor export`` on programs: what torch takes, what blocks it, which sizes stay dynamic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.rules.catalog import ALL_RULES
+from tests.conftest import clean_environment, run_command, run_script
+from tests.probe.test_wire import recorded_in
+from tests.rules.test_documentation import first_block
+from tests.studies.export.test_export_reading import finding_of
+
+pytestmark = pytest.mark.slow
+
+CHAIN = """
+import numpy
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x * 2
+        y = torch.from_numpy(numpy.sin(x.detach().numpy()))
+        torch._dynamo.graph_break()
+        kept = x[x > 0]
+        if kept.shape[0] > 2:
+            y = y + 1
+        return x + y
+
+
+def example_inputs():
+    return (torch.randn(3, 4),)
+"""
+
+STATE = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.register_buffer("n", torch.zeros(1))
+        self.position = torch.nn.Parameter(torch.randn(12, 4))
+
+    def forward(self, x, *, scale: int, mask):
+        print("shape", x.shape)
+        self.calls += 1
+        self.n += 1
+        return {"a": x * scale * mask["m"] + self.n, "b": (self.position[: x.shape[0]],)}
+
+
+def example_inputs():
+    for size, scale in ((3, 3), (3, 3), (6, 3), (3, 4)):
+        yield (torch.ones(size, 4),), {"scale": scale, "mask": {"m": torch.rand(size, 4)}}
+"""
+
+SPECIAL = """
+import torch
+
+linear = torch.nn.Linear(4, 4)
+
+
+def forward(x, y):
+    if y.shape[0] == 3:
+        y = y * 2
+    return linear(x) + y.sum() + (x.shape[1] if x.shape[0] % 2 else 1)
+
+
+def example_inputs():
+    return torch.randn(5, 4), torch.randn(3)
+"""
+
+
+def export(folder: Path, program: str, *options: str) -> dict[str, Any]:
+    """The JSON document."""
+    (folder / "model.py").write_text(program)
+    done = run_command("export", "model.py", "--format", "json", *options, cwd=folder, timeout=600)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def test_fixes_are_tried_one_blocker_after_the_other(tmp_path):
+    document = export(tmp_path, CHAIN, "--try")
+    loose, strict = document["ways"]
+    assert [way["status"] for way in document["ways"]] == ["blocked", "blocked"]
+    # NumPy has no values to work with where Python runs the program.
+    assert [blocker["finding"]["code"] for blocker in loose["blockers"]] == ["GD102", "GD600"]
+    assert [fix["verdict"] for fix in loose["blockers"][0]["tried"]] == ["moved"]
+    assert loose["blockers"][0]["tried"][0]["reason"] == "torch then stops at model.py:10"
+    assert loose["blockers"][1]["finding"]["location"]["line"] == 10
+    assert not loose["is_cured"]
+    # Dynamo follows it.
+    assert [blocker["finding"]["code"] for blocker in strict["blockers"]] == ["GD102", "GD107", "GD119"]
+    assert [fix["verdict"] for blocker in strict["blockers"] for fix in blocker["tried"]] == ["verified"] * 3
+    assert [blocker["is_behind"] for blocker in strict["blockers"]] == [False, True, True]
+    assert "torch._check(kept.shape[0] > 2)" in strict["diff"]
+    assert strict["is_cured"]
+    assert "torch.where" in strict["diff"]
+    assert document["text"].endswith("and works with the verified fixes.")
+    assert (tmp_path / "model.py").read_text() == CHAIN
+
+
+@pytest.mark.nightly
+def test_state_and_sizes_are_those_of_eager_mode(tmp_path):
+    document = export(tmp_path, STATE)
+    assert document["best"] == "non-strict"
+    for way in document["ways"]:
+        assert way["status"] == "exported"
+        assert way["correctness"]["is_bitwise_equal"]
+        assert way["lost"] == ["calls"]
+        assert way["unwritten"] == ["stdout"]
+        kinds = [one["kind"] for one in way["inputs"]]
+        assert kinds.count("buffer") == kinds.count("parameter") == 1
+    # Calls 1 and 2 are alike, 3 has another size, 4 another number.
+    assert (document["calls_made"], document["calls_other"]) == (2, [4])
+    dynamic = document["dynamic"]
+    assert (dynamic["origin"], dynamic["status"]) == ("calls", "exported")
+    assert [(one["source"], one["dim"], one["other_sizes"]) for one in dynamic["dims"]] == [
+        ("x", 0, [6]),
+        ("mask['m']", 0, [6]),
+    ]
+    assert all(one["is_dynamic"] for one in dynamic["dims"])
+    assert dynamic["dims"][0]["high"] == 12
+    ran = dynamic["line"].replace("program =", "found =")
+    assert "Dim.DYNAMIC" in ran
+    # What the probe wrote is as declared.
+    (folder,) = (tmp_path / ".graphdoctor").glob("*/export")
+    for name in ("strict-true", "dynamic-auto"):
+        events, _ = recorded_in(folder / name)
+        assert events >= {"export", "export_calls", "trial"}
+    # What is there to paste makes the program.
+    (tmp_path / "paste.py").write_text(
+        "import torch\nfrom model import *\nmodel = Net()\n(x,), rest = next(example_inputs())\n"
+        f"scale, mask = rest['scale'], rest['mask']\n{ran}\nassert len(found.range_constraints)\n"
+    )
+    run_script(tmp_path / "paste.py", cwd=tmp_path, env=clean_environment())
+
+
+def test_a_function_is_wrapped_and_torch_says_which_sizes_it_makes_constants(tmp_path):
+    document = export(tmp_path, SPECIAL, "--dynamic")
+    assert document["is_wrapped"]
+    dims = {(one["source"], one["dim"]): one for one in document["dynamic"]["dims"]}
+    assert [dims[key]["is_dynamic"] for key in (("x", 0), ("x", 1), ("y", 0))] == [True, False, False]
+    # Of other sizes, one that the program takes: it was exported for an odd one.
+    assert (dims["x", 0]["other_sizes"], document["dynamic"]["status"]) == ([7], "exported")
+    assert dims["y", 0]["location"]["text"] == "if y.shape[0] == 3:"
+    assert dims["x", 1]["location"]["line"] == 10
+    assert document["dynamic"]["constraints"]
+    assert document["dynamic"]["line"].startswith(
+        "from torch.export import Dim\nwrapper = torch.nn.Module()\nwrapper.linear = linear\n"
+        "wrapper.forward = forward\n"
+    )
+
+
+PAGES = """
+import json, sys, torch
+
+found = {}
+for name, text in json.loads(open("pages.json").read()).items():
+    names = {"__name__": name}
+    sys.modules[name] = type(sys)(name)
+    names = sys.modules[name].__dict__
+    exec(text, names)
+    module = torch.nn.Module()
+    module.forward = names["forward"]
+    try:
+        torch.export.export(module, names["inputs"](), strict=False)
+    except Exception as error:
+        found[name] = str(error)
+print(json.dumps(found))
+"""
+
+
+def test_the_pages_of_what_only_export_finds_hold(tmp_path):
+    rules = {code: ALL_RULES[code] for code in ("GD600", "GD601")}
+    pages = {
+        f"{code}_{section[:3]}": first_block(rule, section)
+        for code, rule in rules.items()
+        for section in ("Example", "Use instead")
+    }
+    (tmp_path / "pages.json").write_text(json.dumps(pages))
+    (tmp_path / "pages.py").write_text(PAGES)
+    done = run_script(tmp_path / "pages.py", cwd=tmp_path, env=clean_environment())
+    found = json.loads(done.stdout)
+    assert set(found) == {"GD600_Exa", "GD601_Exa"}
+    for name, message in found.items():
+        assert finding_of(tmp_path, message)[0].code == name[:5]
+
+
+def test_a_program_that_fails_in_eager_mode_is_its_own_error(tmp_path):
+    (tmp_path / "model.py").write_text("def forward():\n    raise ValueError('not today')\n")
+    done = run_command("export", "model.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "ValueError: not today" in done.stderr

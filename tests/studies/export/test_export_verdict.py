@@ -1,0 +1,67 @@
+"""What is said of exports: the way to take, and the answer."""
+
+from __future__ import annotations
+
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.facts.export import ExportWay
+from graphdoctor.studies.export.export import answer, best_of
+from graphdoctor.studies.export.view import blocked_groups, cured_groups, dim_text, left_out_texts, to_paste
+from tests.studies.export.reports import EDIT, dims, exported, made, refused
+
+
+def test_the_way_to_take_and_the_answer(snapshot: SnapshotAssertion) -> None:
+    wrong = {"status": "different", "reason": "call 1, output differs by 1.5"}
+    unknown = {"status": "unknown", "reason": "outputs differ from run to run in eager mode too"}
+    failed = ExportWay(is_strict=True, status="failed", reason="the process was killed by SIGABRT")
+    strict, loose = refused(), refused(is_strict=False)
+    reports = {
+        "both work": (made(), made(is_strict=True)),
+        "non-strict works": (made(), strict),
+        "strict works": (loose, made(is_strict=True)),
+        "non-strict computes something else": (made(**wrong), made(is_strict=True)),
+        "both compute something else": (made(**wrong), made(is_strict=True, **wrong)),
+        "what is right comes before what is unknown": (made(**unknown), made(is_strict=True)),
+        "non-strict may be right": (made(**unknown), strict),
+        "none works": (loose, strict),
+        "one works with fixes": (refused(is_strict=False, is_cured=True), strict),
+        "one fails": (loose, failed),
+    }
+    assert {name: (best_of(ways), answer(ways, best_of(ways))) for name, ways in reports.items()} == snapshot
+
+
+def test_ways_that_stop_for_the_same_reasons_are_shown_once():
+    report = exported(refused(is_strict=False), refused(), best=None)
+    assert [len(group) for group in blocked_groups(report)] == [2]
+    assert cured_groups(report) == []
+    report = exported(refused(is_strict=False, is_cured=True, diff=EDIT), refused(is_cured=True, diff=EDIT), best=None)
+    assert [len(group) for group in cured_groups(report)] == [2]
+
+
+def test_what_to_paste_is_what_was_run():
+    assert to_paste(exported(made(), made(is_strict=True))) == made().line
+    assert to_paste(exported(made(), refused(), dynamic=dims())) == dims().line
+    assert to_paste(exported(refused(is_strict=False), refused(), best=None)) is None
+    cured = refused(is_strict=False, is_cured=True, settings=("import this",), line=made().line)
+    assert to_paste(exported(cured, refused(), best=None)) == f"import this\n{made().line}"
+
+
+def test_what_a_program_leaves_out_is_said():
+    assert left_out_texts(made(), exported(made(), refused(), calls_made=2)) == [
+        "The program doesn't print what eager mode prints.",
+        "The program doesn't update `calls`: of what modules keep, it changes only buffers.",
+    ]
+    many = made(lost=("a", "b", "c", "d", "e", "f"), unwritten=())
+    assert left_out_texts(many, exported(many, refused())) == [
+        "The program doesn't update `a`, `b`, `c`, `d` and 2 more: of what modules keep, it changes only buffers.",
+        "One call doesn't show whether later results depend on that; --calls 2 does.",
+    ]
+
+
+def test_sizes_are_described_as_torch_left_them():
+    free, constant = dims().dims
+    assert dim_text(free, dims()) == "dynamic, 2 to 4 (exported with 3; run with 4)"
+    assert dim_text(constant, dims()) == "always 4, made a constant by model.py:9 `y = self.lin(x)`"
+    other = free.replace(source="y", other_sizes=())
+    both = dims().replace(dims=(free, other))
+    assert dim_text(other, both) == "dynamic, 2 to 4, equal to x.shape[0] (exported with 3)"

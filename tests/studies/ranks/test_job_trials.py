@@ -1,0 +1,83 @@
+"""What a trial of a job shows: verdicts, losses, times."""
+
+from __future__ import annotations
+
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.job import Job
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.watch import Steps
+from graphdoctor.rules.diagnosis.suggestions import compile_argument
+from graphdoctor.studies.ranks.trials import Ran, Remedy, judged, remedies_of
+from tests.each import for_each
+from tests.studies.ranks.reports import compiled, found, job, rank
+
+SETTING = Setting(name="torch._dynamo.config.optimize_ddp", value=False)
+REMEDY = Remedy("setting", "Compile it in one graph", ("GD130",), SETTING)
+
+
+def ran(*codes: str, losses: tuple[float, ...] = (1.0, 0.5), step_us: float = 100.0) -> Job:
+    """A job of two ranks with these findings."""
+    steps = Steps(count=9, intervals_us=(step_us,) * 8, losses=losses)
+    findings = tuple(found(code, fingerprint=code) for code in codes)
+    ranks = (rank(number, compiled(), findings=findings, steps=steps) for number in (0, 1))
+    return job(*ranks).replace(exit=job(rank(0)).exit.replace(status=0))
+
+
+def verdict(now: Job | None, *, before: Job | None = None, after: Job | None = None, status: int = 0) -> str:
+    untouched = ran("GD130")
+    return judged(REMEDY, Ran(status, now), before or untouched, after or before or untouched).verdict
+
+
+def test_what_is_gone_with_the_same_losses_is_verified() -> None:
+    trial = judged(REMEDY, Ran(0, ran()), ran("GD130"), ran("GD130"))
+    assert (trial.verdict, trial.gone, trial.loss_count, trial.loss_difference) == ("verified", ("GD130",), 4, 0.0)
+
+
+@for_each(
+    "now, around, status, said",
+    [
+        (ran("GD130"), {}, 0, "no effect"),
+        (ran("GD202"), {}, 0, "makes it worse"),
+        (ran(losses=(1.0, 0.6)), {}, 0, "changes results"),
+        (ran(losses=(1.0, 0.500001)), {}, 0, "verified"),
+        # Two runs of the untouched script have other losses, or another number of them.
+        (ran(), {"before": ran("GD130"), "after": ran("GD130", losses=())}, 0, "unproven"),
+        (ran(), {"before": ran("GD130"), "after": ran("GD130", losses=(7.0, 0.5))}, 0, "unproven"),
+        (ran(), {}, 1, "failed"),
+        (None, {}, 0, "failed"),
+    ],
+)
+def test_a_verdict_goes_by_what_is_gone_and_by_the_losses(now, around, status, said) -> None:
+    assert verdict(now, status=status, **around) == said
+
+
+def test_a_step_is_faster_only_beyond_what_two_untouched_runs_differ() -> None:
+    steady = judged(REMEDY, Ran(0, ran(step_us=50)), ran("GD130"), ran("GD130", step_us=104))
+    assert steady.speedup == (2.0, 2.08)
+    assert steady.notable < 2
+    noisy = judged(REMEDY, Ran(0, ran(step_us=90)), ran("GD130"), ran("GD130", step_us=150))
+    assert noisy.speedup is not None
+    assert noisy.notable > noisy.speedup[0]
+
+
+def test_each_setting_is_tried_once_and_nothing_that_only_drops_output() -> None:
+    fixes = (
+        Fix(title="One graph", kind="config", setting=SETTING),
+        Fix(
+            title="Log less",
+            kind="config",
+            setting=Setting(name="torch._dynamo.config.ignore_logging_functions", member="print"),
+        ),
+    )
+    findings = tuple(found(code, fingerprint=code, fixes=fixes) for code in ("GD130", "GD403"))
+    remedies = remedies_of(job(*(rank(number, compiled(), findings=findings) for number in (0, 1))))
+    assert [(one.setting, one.codes) for one in remedies] == [(SETTING, ("GD130", "GD403"))]
+
+
+def test_dynamic_true_is_tried_by_the_setting_that_it_stands_for() -> None:
+    fix = compile_argument("dynamic=True", "Compile with dynamic shapes from the start", is_safe=True, source="")
+    codes = ("GD202", "GD209")
+    ranks = (rank(number, compiled(), findings=[found(code, fixes=(fix,)) for code in codes]) for number in (0, 1))
+    (remedy,) = remedies_of(job(*ranks))
+    assert (remedy.kind, remedy.codes) == ("dynamic", codes)
+    assert remedy.change["settings"] == [("torch._dynamo.config.assume_static_by_default", False)]

@@ -1,0 +1,97 @@
+"""How pieces of a survey come out."""
+
+from __future__ import annotations
+
+from graphdoctor.facts.recording import Call, CaptureGap
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.studies.survey.outcome import compiler_stage, cut, ended_early, outcome_of
+from tests.each import for_each
+from tests.factories import with_facts
+from tests.rules.gate.diagnoses import with_prints
+
+
+def _ended(**more):
+    return ended_early(ProbeExit(status=1, message="It ended.", **{"reason": "error", **more}))
+
+
+@for_each(
+    "exit_, status, stage",
+    [
+        ({"reason": "timeout", "phase_kind": "call {index}"}, "timeout", "call"),
+        ({"reason": "timeout", "phase_kind": "importing the target"}, "timeout", "load"),
+        ({"reason": "timeout"}, "timeout", "load"),
+        ({"reason": "killed", "stopped_for": "memory", "phase_kind": "call {index}"}, "out_of_memory", "call"),
+        ({"reason": "killed", "phase_kind": "call {index}"}, "crashed", "call"),
+        ({"reason": "killed", "phase_kind": "trying call {index} without torch.compile"}, "crashed", "eager"),
+        ({"reason": "exited", "phase_kind": "importing the target"}, "load_failed", "load"),
+        ({"reason": "exited", "phase_kind": "call {index}"}, "crashed", "call"),
+        ({"error_type": "MemoryError", "phase_kind": "making the target"}, "out_of_memory", "load"),
+        ({"error_type": "torch.OutOfMemoryError", "phase_kind": "measuring coverage"}, "out_of_memory", "call"),
+        ({"error_type": "ImportError", "phase_kind": "importing the target"}, "load_failed", "load"),
+        ({"error_type": "ValueError", "phase_kind": "making the inputs of call {index}"}, "load_failed", "load"),
+        ({"hint_code": "no_inputs"}, "no_inputs", "load"),
+        ({"hint_code": "unusable_input"}, "no_inputs", "load"),
+        ({"hint_code": "unusable_device"}, "skipped", "load"),
+        ({"hint_code": "no_torch"}, "skipped", "load"),
+        ({"hint_code": "no_blocks"}, "skipped", "load"),
+        ({"hint_code": "unusable_python"}, "load_failed", "load"),
+        ({"hint_code": "refused_compile_arguments"}, "skipped", "load"),
+        ({"hint_code": "unknown_argument"}, "skipped", "load"),
+        ({"hint_code": "unusable_dtype"}, "skipped", "load"),
+        ({"hint_code": "no_batch"}, "skipped", "load"),
+    ],
+)
+def test_the_end_of_a_process_says_how_a_piece_came_out(exit_, status, stage):
+    found = _ended(**exit_)
+    assert (found.status, found.stage) == (status, stage)
+
+
+def _frames(*folders: str) -> str:
+    return "Traceback (most recent call last):\n" + "".join(
+        f'  File "/site/torch/{folder}/x.py", line 1, in f\n    g()\n' for folder in folders
+    )
+
+
+@for_each(
+    "type, trace, backend, stage",
+    [
+        ("torch._inductor.exc.InductorError", "", "inductor", "inductor"),
+        ("torch._dynamo.exc.Unsupported", _frames("_dynamo"), "eager", "dynamo"),
+        ("torch._dynamo.exc.BackendCompilerFailed", _frames("_dynamo", "_inductor"), "inductor", "inductor"),
+        ("torch._dynamo.exc.BackendCompilerFailed", _frames("_inductor", "_functorch"), "inductor", "aot"),
+        ("torch._dynamo.exc.BackendCompilerFailed", _frames("_dynamo"), "mine", "backend"),
+        ("torch._dynamo.exc.BackendCompilerFailed", _frames("_dynamo", "_functorch"), "aot_eager", "aot"),
+        ("RuntimeError", _frames("_dynamo", "_functorch"), "inductor", "aot"),
+        ("RuntimeError", _frames("nn"), "inductor", "call"),
+    ],
+)
+def test_the_part_of_the_compiler_is_where_it_was_raised(type, trace, backend, stage):
+    assert compiler_stage(type, trace, backend=backend) == stage
+
+
+def test_the_cause_of_a_chain_counts():
+    trace = (
+        _frames("_inductor")
+        + "ValueError: a\n\nThe above exception was the direct cause of the following exception:\n\n"
+        + _frames("_dynamo")
+    )
+    assert compiler_stage("torch._dynamo.exc.BackendCompilerFailed", trace, backend="inductor") == "inductor"
+    assert compiler_stage("RuntimeError", trace, backend="inductor") == "inductor"
+
+
+def test_a_run_that_torch_left_records_out_of_is_no_crash():
+    whole = with_prints((3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),))
+    assert outcome_of(whole).status == "ok"
+    gap = CaptureGap(code="GD902", kind="unrecorded_compile", message="One is missing.")
+    assert outcome_of(with_facts(whole, gaps=(gap,))).status == "ok"
+    unfinished = with_facts(whole, calls=(Call(index=1, outcome="unfinished"),))
+    assert outcome_of(unfinished).status == "crashed"
+
+
+def test_a_long_traceback_keeps_both_ends():
+    found = cut("a" * 5_000 + "b" * 5_000)
+    assert found is not None
+    assert len(found) < 9_000
+    assert found.startswith("aaa")
+    assert found.endswith("bbb")
+    assert cut(None) is None

@@ -1,0 +1,149 @@
+"""Rows added up."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from graphdoctor.studies.survey.summary import mean_speedup, shared_causes, shared_export_causes, summarize
+from tests.each import for_each
+from tests.studies.survey.reports import cause, export_stop, failed, row
+
+
+def _group(rows, variants=("default",), **which):
+    summary = summarize(rows, variants, seconds=None, made=0)
+    wanted = {"variant": "default", "family": None} | which
+    return next(one for one in summary.groups if (one.variant, one.family) == tuple(wanted.values()))
+
+
+def test_a_mean_is_that_of_logarithms():
+    mean = mean_speedup(
+        [row(speedup=2.0, speedup_low=1.8, speedup_high=2.2), row(speedup=0.5, speedup_low=0.4, speedup_high=0.6)]
+    )
+    assert mean.ratio == pytest.approx(1.0)
+    assert mean.low == pytest.approx(math.exp(-math.hypot(math.log(2 / 1.8), math.log(0.5 / 0.4)) / 2))
+    assert mean.high == pytest.approx(math.exp(math.hypot(math.log(2.2 / 2), math.log(0.6 / 0.5)) / 2))
+
+
+def test_the_mean_of_one_has_its_interval():
+    mean = mean_speedup([row(speedup=1.5, speedup_low=1.4, speedup_high=1.7)])
+    assert (mean.low, mean.ratio, mean.high) == pytest.approx((1.4, 1.5, 1.7))
+
+
+def test_what_failed_or_was_not_timed_is_in_no_mean():
+    assert mean_speedup([row(status="wrong"), row(speedup=None), failed("a", "timeout")]) is None
+
+
+def test_what_fails_without_torch_compile_is_not_judged():
+    rows = [
+        row("a"),
+        failed("b", "eager_failed", stage="eager"),
+        failed("c", "no_inputs", stage="prepare"),
+        failed("d", "load_failed", stage="load"),
+        failed("e", "timeout", stage="load"),
+        failed("f", "skipped"),
+        failed("g", "lost"),
+    ]
+    group = _group(rows)
+    assert (group.pieces, group.judged, group.pass_rate) == (7, 1, 1.0)
+
+
+@for_each(
+    "status, stage",
+    [
+        ("wrong", None),
+        ("not_compiled", None),
+        ("compile_failed", "inductor"),
+        ("crashed", "call"),
+        ("timeout", "bench"),
+        ("out_of_memory", "dynamo"),
+    ],
+)
+def test_what_fails_with_torch_compile_is_no_pass(status, stage):
+    group = _group([row("a"), failed("b", status, stage=stage)])
+    assert (group.judged, group.pass_rate) == (2, 0.5)
+
+
+def test_nothing_judged_has_no_pass_rate():
+    assert _group([failed("a", "skipped")]).pass_rate is None
+
+
+def test_a_break_is_no_failure_but_not_whole():
+    group = _group([row("a"), row("b", break_sites=1), row("c", skipped_frames=1), row("d", frames_over_limit=1)])
+    assert (group.passed, group.whole) == (4, 1)
+
+
+def test_variants_are_compared_over_targets_that_all_of_them_ran():
+    rows = [
+        row("a", speedup=2.0),
+        row("a", "dynamic", speedup=1.5),
+        row("b", speedup=0.5),
+        failed("b", "compile_failed", variant="dynamic"),
+    ]
+    plain, dynamic = (_group(rows, ("default", "dynamic"), variant=name) for name in ("default", "dynamic"))
+    assert (plain.speedup.ratio, dynamic.speedup.ratio) == pytest.approx((1.0, 1.5))
+    assert (plain.speedup_shared.ratio, dynamic.speedup_shared.ratio) == pytest.approx((2.0, 1.5))
+    assert _group(rows[:1]).speedup_shared is None
+
+
+def test_families_follow_all_rows():
+    rows = [row("a", family="text"), row("b", family="vision"), row("c", family=None)]
+    summary = summarize(rows, ["default"], seconds=3600.0, made=3)
+    assert [(one.family, one.pieces) for one in summary.groups] == [(None, 3), ("text", 1), ("vision", 1)]
+    assert summary.pieces_per_hour == 3
+
+
+def test_a_shared_helper_is_one_cause():
+    rows = [
+        row("a", causes=(cause(line=41), cause(line=44))),
+        row("b", causes=(cause(line=44, fix_verdict="verified"),)),
+        row("b", "dynamic", causes=(cause(line=44),)),
+        row("c", causes=(cause(file="other.py"),)),
+    ]
+    first, second = shared_causes(rows)
+    assert (first.targets, first.lines, first.rows, first.fix_verified) == (("a", "b"), (41, 44), 3, ("b",))
+    assert second.file == "other.py"
+
+
+def test_functions_that_one_target_has_are_one_cause_of_their_rule():
+    rows = [
+        row("a", causes=(cause(file="a.py", line=4), cause(file="a.py", line=2))),
+        row("b", causes=(cause(file="b.py"),)),
+        row("c", causes=(cause(file="c.py", code="GD102"),)),
+    ]
+    first, second = shared_causes(rows)
+    assert (first.functions, first.places, first.targets) == (2, ("a.py:2", "a.py:4", "b.py:41"), ("a", "b"))
+    assert (first.file, first.lines) == ("a.py", (2, 4))
+    assert (second.functions, second.places) == (1, ("c.py:41",))
+
+
+def test_what_export_stops_at_is_one_cause_wherever_it_is():
+    stops = [export_stop(file=f"{name}.py", line=number, function=name) for number, name in enumerate("abc", 1)]
+    other = export_stop(code="GD600", message="torch.export can't read `print`")
+    rows = [row(stop.function, export_causes=(stop, other) if stop.function == "b" else (stop,)) for stop in stops]
+    cache, printing = shared_export_causes([*rows, row("d", exports=True)])
+    assert (cache.targets, cache.functions, cache.places) == (("a", "b", "c"), 3, ("a.py:1", "b.py:2", "c.py:3"))
+    assert (printing.code, printing.targets) == ("GD600", ("b",))
+    summary = summarize(rows, ["default"], seconds=None, made=0)
+    assert (summary.export_causes, summary.export_cause_count, summary.causes) == ((cache, printing), 2, ())
+
+
+def test_what_is_not_judged_has_no_causes():
+    assert shared_causes([failed("a", "eager_failed", stage="eager", causes=(cause(),))]) == ()
+
+
+def test_what_most_targets_have_comes_first_and_hints_last():
+    rows = [
+        row(name, causes=(cause(code="GD501", severity="info", function="f"), cause(code="GD102", function="g")))
+        for name in ("a", "b")
+    ]
+    rows.append(row("c", causes=(cause(code="GD501", severity="info", function="f"), cause(code="GD103"))))
+    assert [found.code for found in shared_causes(rows)] == ["GD102", "GD103", "GD501"]
+
+
+def test_a_cost_that_is_known_in_no_row_stays_unknown():
+    (found,) = shared_causes([row(causes=(cause(),))])
+    assert found.call_us is None
+    (found,) = shared_causes([row("a", causes=(cause(call_us=2.0),)), row("b", causes=(cause(),))])
+    assert found.call_us == 2.0

@@ -1,0 +1,129 @@
+"""The page of a log that has more compiles, or longer graphs, than a page can hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.large_log import write_log
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.result import Result
+from graphdoctor.rules import diagnosed
+from graphdoctor.rules.diagnosed import Needs, diagnose_recording, most_telling
+from graphdoctor.trace.sections import Details, Text
+from graphdoctor.views.html.page import render_page
+from tests.conftest import RECORDED_LOGS
+
+RECORDINGS = RECORDED_LOGS / "2.13.0"
+PAGE = Needs(guards=True, picture=True, is_page=True)
+COPIES = 8
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Each copy has a function that breaks once and goes on."""
+    (original,) = (RECORDINGS / "print_in_helper.bare").glob("*.log")
+    size = original.stat().st_size
+    assert write_log(original, tmp_path / "large.log", size_bytes=COPIES * size - size // 2) == COPIES
+    return tmp_path / "large.log"
+
+
+@pytest.fixture
+def small_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that has room for little."""
+    monkeypatch.setattr(diagnosed, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(diagnosed, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(diagnosed, "_MOST_ROWS", 6)
+
+
+def page_of(result: Result) -> str:
+    assert result.picture is not None
+    return render_page(result.diagnosis, result.picture, root=Path("/"))
+
+
+def test_a_small_log_is_shown_whole(log: Path) -> None:
+    result = diagnose_recording(log, needs=PAGE)
+    assert result.picture is not None
+    assert (result.picture.shown, result.picture.detailed) == (None, None)
+    assert {graph.compile_id for graph in result.picture.graphs} == {
+        graph.compile_id for graph in result.diagnosis.recording.graphs
+    }
+    assert "on this page" not in page_of(result)
+
+
+@pytest.mark.usefixtures("small_page")
+def test_a_page_keeps_the_graphs_of_findings_and_says_what_it_leaves_out(log: Path) -> None:
+    result = diagnose_recording(log, needs=PAGE)
+    diagnosis, picture = result.diagnosis, result.picture
+    assert picture is not None
+    assert picture.shown is not None
+    assert picture.detailed is not None
+    assert len(picture.shown) == 6 < len(diagnosis.recording.compiles) == 4 * COPIES
+    assert diagnosis.findings
+    first = diagnosis.findings[0].compile_ids[0]
+    assert first in picture.detailed
+    assert first in {graph.compile_id for graph in picture.graphs}
+    assert {graph.compile_id for graph in picture.graphs} <= {*picture.detailed} < {*picture.shown}
+    page = page_of(result)
+    assert f"This page lists 6 compiles of {4 * COPIES}" in page
+    assert "--compile ID --html" in page
+    assert f">{len(diagnosis.graphs)}</span>" in page  # the whole run's count
+
+
+@pytest.mark.usefixtures("small_page")
+def test_a_log_is_read_as_a_whole_whatever_the_page_shows(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = diagnose_recording(log, needs=PAGE)
+    monkeypatch.setattr(diagnosed, "_LARGE_BYTES", 10**9)
+    whole = diagnose_recording(log, needs=PAGE)
+    assert cut.diagnosis == whole.diagnosis
+    assert cut.picture is not None
+    assert whole.picture is not None
+    assert [(phase.name, phase.start_us) for phase in cut.picture.phases] == [
+        (phase.name, phase.start_us) for phase in whole.picture.phases
+    ]
+    kept = {*(cut.picture.detailed or ())}
+    assert cut.picture.graphs == tuple(graph for graph in whole.picture.graphs if graph.compile_id in kept)
+
+
+@pytest.mark.usefixtures("small_page")
+def test_the_compile_that_was_asked_for_has_its_details(log: Path) -> None:
+    last = diagnose_recording(log).diagnosis.recording.graphs[-1].compile_id
+    result = diagnose_recording(log, needs=Needs(guards=True, picture=True, is_page=True, compile_ids=(last,)))
+    assert result.picture is not None
+    assert result.picture.detailed == (last,)
+    assert {graph.compile_id for graph in result.picture.graphs} == {last}
+    assert f'data-guards="{last}"' in page_of(result)
+
+
+def test_a_compile_that_is_not_there_is_an_error(log: Path) -> None:
+    with pytest.raises(GraphDoctorError, match=r"There is no compile 99/9\.") as raised:
+        diagnose_recording(log, needs=Needs(picture=True, is_page=True, compile_ids=("99/9",)))
+    assert raised.value.hint is not None
+    assert "0/0" in raised.value.hint
+
+
+def test_each_finding_and_each_function_has_a_compile_among_the_first(log: Path) -> None:
+    found = diagnose_recording(log).diagnosis
+    functions = {(frame.file, frame.line, frame.code_name) for frame in found.recording.frames}
+    order = most_telling(found, most=100)
+    assert {*order} == {compile_.compile_id for compile_ in found.recording.compiles}
+    telling = {*order[: 3 * len(found.findings) + len(functions)]}
+    assert all(telling & {*finding.compile_ids} for finding in found.findings if finding.compile_ids)
+    assert {
+        (frame.file, frame.line, frame.code_name)
+        for frame, report in found.each_frame()
+        if telling & {*report.compile_ids}
+    } == functions
+
+
+def test_texts_of_what_matters_least_are_let_go_of() -> None:
+    details = Details(["rank1:2/0", "0/0", "1/0"], most_bytes=10)
+    texts = {compile_id: Text("x" * 6) for compile_id in ("1/0", "2/0", "0/0")}
+    for compile_id, text in texts.items():
+        details.hold(compile_id, text)
+    assert [compile_id for compile_id, text in texts.items() if text.text is not None] == ["2/0"]
+    assert details.keeps("2/0")
+    assert not details.keeps("0/0")
+    details.hold("2/0", long := Text("x" * 50))
+    assert long.text is not None

@@ -1,0 +1,83 @@
+"""Two runs side by side in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from graphdoctor.facts.counts import Coverage
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.views.comparison import comparison_view
+from graphdoctor.views.html.document import render_view_page
+from tests.conftest import RECORDED_LOGS
+from tests.factories import LOOP, entry, record, recording
+from tests.views.html.made import diagnosed
+
+pytestmark = pytest.mark.slow
+
+PRINTED = record(entry(12))
+LOOPED = record(entry(20, "for y in x:"), effect="frame_skipped", chain=(LOOP,))
+HALF = Coverage(graph_ops=2, eager_ops=2, extra_calls=1, extra_compiles=0)
+
+
+def page_of(folder: Path, before: Diagnosis, after: Diagnosis) -> Path:
+    page = folder / "comparison.html"
+    page.write_text(render_view_page(comparison_view(compare(before, after, names=("old", "new")))), encoding="utf-8")
+    return page
+
+
+def numbers(page: Page) -> dict[str, list[str]]:
+    rows = page.locator("#numbers tbody tr").evaluate_all("all => all.map(row => [...row.cells].map(a => a.innerText))")
+    return {name: values for name, *values in rows}
+
+
+def test_what_is_new_gone_and_the_same_stands_in_its_section(visit, tmp_path):
+    before = diagnosed(recording(breaks=(PRINTED, record(entry(30, "y = x.item()"))), coverage=HALF))
+    after = diagnosed(recording(breaks=(record(entry(14)), LOOPED)))
+    comparison = compare(before, after, names=("old", "new"))
+    page = visit(page_of(tmp_path, before, after))
+    assert (len(comparison.new), len(comparison.gone), len(comparison.same)) == (2, 1, 1)
+    expect(page.locator("h1")).to_have_text("old → new")
+    expect(page.locator(".sentence")).to_have_text("2 new findings, 1 gone, 1 in both.")
+    codes = page.locator("#new .card h3 .code").all_inner_texts()
+    assert codes == [finding.code for finding in comparison.new]
+    for name, count in (("new", 2), ("gone", 1), ("in-both", 1)):
+        expect(page.get_by_role("navigation").locator(f"a[href='#{name}'] .count")).to_have_text(str(count))
+    expect(page.locator("#gone")).to_contain_text("y = x.item()")
+    expect(page.locator("#in-both")).to_contain_text("model.py:14 (was line 12)")
+
+
+def test_the_numbers_are_those_of_both_runs_and_what_is_unknown_is_no_zero(visit, tmp_path):
+    before = diagnosed(recording(breaks=(PRINTED,), coverage=HALF))
+    after = diagnosed(recording(coverage=None))
+    shown = numbers(visit(page_of(tmp_path, before, after)))
+    assert shown["coverage"][:2] == ["50%", "unknown"]
+    assert shown["break sites"] == ["1", "0", "-1"]
+    assert shown["steady call"][:2] == ["unknown", "unknown"]
+
+
+def test_a_link_to_a_finding_leads_to_it_and_each_id_is_given_once(visit, tmp_path):
+    before = diagnosed(recording())
+    after = diagnosed(recording(breaks=(PRINTED, *(record(entry(30 + n, f"y{n} = x.item()")) for n in range(12)))))
+    file = page_of(tmp_path, before, after)
+    last = after.findings[-1].fingerprint
+    page = visit(file, f"#finding-{last}")
+    expect(page.locator(f"#finding-{last}")).to_be_in_viewport()
+    ids = page.locator("[id]").evaluate_all("all => all.map(one => one.id)")
+    assert len(ids) == len({*ids})
+    hrefs = page.locator("a[href]").evaluate_all("all => all.map(one => one.hash.slice(1))")
+    assert {*hrefs} <= {*ids}
+
+
+def test_the_command_writes_the_page(visit, run_here, tmp_path, reported):
+    item = RECORDED_LOGS / "2.13.0" / "item"
+    process = run_here("diff", item, reported.recording, "--html", "--no-open")
+    assert process.returncode == 0, process.stderr
+    page = visit(tmp_path / "graphdoctor-diff.html")
+    codes = sorted(page.locator("#new .card h3 .code").all_inner_texts())
+    assert codes == sorted(finding["code"] for finding in reported.document["findings"])
+    calls = str(reported.document["summary"]["calls"])
+    assert numbers(page)["calls"][1] == calls

@@ -1,0 +1,93 @@
+"""Pages of every kind in a browser: for everyone, without scripts, on paper, and whatever somebody else wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from graphdoctor.facts.job import HangCandidate
+from tests.studies.survey.comparisons import changed
+from tests.studies.survey.reports import report
+from tests.views.html.conftest import NARROW, SCREENS, assert_accessible
+from tests.views.html.made import HOSTILE
+from tests.views.html.surveys import large
+from tests.views.html.test_bench_page import everything, render_bench_page
+from tests.views.html.test_job_page import long_job, render_job_page
+from tests.views.html.test_profile_page import PICTURE, ROOT, render_profile_page
+from tests.views.html.test_profile_page import everything as profiled
+from tests.views.html.test_survey_comparison_page import many, render_survey_comparison_page
+from tests.views.html.test_survey_page import render_survey_page
+from tests.views.test_formats import DOCUMENTS, rendered
+from tests.views.test_job import two
+from tests.views.test_outside_text import MODELS, hostile_content
+from tests.views.test_survey import SURVEYS
+
+pytestmark = pytest.mark.slow
+
+HANG = HangCandidate(kind="absent", compile="0/0", function="step", waiting=(0,), missing=(1,))
+PAGES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
+    "bench": (lambda: render_bench_page(everything()), ("#variants .track", "#sizes .plot svg", "#payoff .end")),
+    "profile": (
+        lambda: render_profile_page(profiled(), PICTURE, root=ROOT),
+        ("#lines .bars2", "#modules .flame", "#kernels table", "#code"),
+    ),
+    "survey": (
+        lambda: render_survey_page(report(), pages="files"),
+        ("#row-table", "#row-t5-dynamic", "#row-t5-default td.page a", "#pareto .plot svg"),
+    ),
+    "survey of many": (lambda: render_survey_page(large(20, 1)), ("#row-table",)),
+    "survey of odd names": (lambda: render_survey_page(SURVEYS["hostile"](), pages="files"), ("#row-table",)),
+    "survey of nothing": (lambda: render_survey_page(SURVEYS["nothing"]()), ("#verdict",)),
+    "surveys": (lambda: render_survey_comparison_page(changed()), ("#speed .track", "#new-failures")),
+    "many surveys": (lambda: render_survey_comparison_page(many(40)), ("#new-failures div[id^=piece-]",)),
+    "ranks": (lambda: render_job_page(two().replace(hangs=(HANG,))), ("#verdict",)),
+    "long ranks": (lambda: render_job_page(long_job(40)), ("#verdict",)),
+}
+"""Each with what is seen without scripts."""
+
+
+def unfolded(page: Page) -> None:
+    for button in page.locator("button.opens").all()[:6]:
+        button.click()
+        expect(page.locator(f"#{button.get_attribute('aria-controls')} .all-facts")).to_be_visible()
+    page.evaluate("document.querySelectorAll('details').forEach((one, at) => (one.open = at < 40))")
+
+
+@SCREENS
+def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(visit, tmp_path, width, scheme):
+    for name, (render, _) in PAGES.items():
+        file = written(tmp_path, name, render())
+        page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        unfolded(page)
+        assert_accessible(page, name)
+
+
+def test_without_scripts_and_on_paper_there_is_all_but_what_needs_them(visit, tmp_path):
+    for name, (render, places) in PAGES.items():
+        page = visit(written(tmp_path, name, render()), java_script_enabled=False, viewport=NARROW)
+        for place in places:
+            expect(page.locator(place).first).to_be_visible()
+        assert page.locator("button:not([popovertarget]):visible, .needs-script:visible").count() == 0, name
+        page.emulate_media(media="print")
+        expect(page.locator(places[0]).first).to_be_visible()
+        expect(page.locator(".sections")).to_be_hidden()
+
+
+def test_what_others_wrote_is_shown_as_text_and_never_run(visit, tmp_path):
+    for name in (*MODELS, "PROFILE"):
+        if "html" in DOCUMENTS[name].names:
+            text = rendered(hostile_content(name, 1, HOSTILE), DOCUMENTS[name].named("html"))
+            page = visit(written(tmp_path, name, text), bypass_csp=True)
+            unfolded(page)
+            assert page.locator("img, iframe, [onerror], [onload]").count() == 0, name
+            assert page.evaluate("window.hacked === undefined"), name
+            assert HOSTILE in page.locator("main").text_content(), name
+
+
+def written(folder: Path, name: str, page: str) -> Path:
+    file = folder / f"{name}.html"
+    file.write_text(page, encoding="utf-8")
+    return file

@@ -1,0 +1,164 @@
+"""What a page must never do: run what a program holds, ask for anything, show code that was to be left out."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.reading import json_of, read_fact
+from graphdoctor.views.html.page import render_page
+from graphdoctor.views.html.sourceless import without_source
+from tests.conftest import RECORDED_LOGS
+from tests.views.html.conftest import PROGRAM, SECRET
+from tests.views.html.made import HOSTILE, ROOT, diagnosed, hostile, written
+
+BLOB = re.compile(r'<script type="application/octet-stream" id="data-\w+">(.*?)</script>', re.DOTALL)
+
+
+def decoded(page: str) -> str:
+    """All that a page holds: its text and what is packed for its scripts."""
+    blobs = (gzip.decompress(base64.b64decode(blob)).decode() for blob in BLOB.findall(page))
+    return "\n".join((page, *blobs))
+
+
+# What a program holds.
+
+
+def open_everything(page: Page) -> None:
+    for name in ("#lanes", "#guard-tree", "#phases", "#graph-view"):
+        page.locator(name).scroll_into_view_if_needed()
+        expect(page.locator(name).locator("button, select").first).to_be_visible()
+    while page.locator("details:not([open])").count():
+        page.evaluate("for (const found of document.querySelectorAll('details')) found.open = true")
+        page.evaluate("new Promise(requestAnimationFrame)")
+
+
+def is_untouched(page: Page) -> bool:
+    """Nothing ran, and no element is there that the page did not make."""
+    foreign = page.locator("img, iframe, [onerror], [onload], svg:not(.canvas > svg), body * > script")
+    return foreign.count() == 0 and page.evaluate("window.hacked === undefined")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_policy", [True, False], ids=["as it is", "without its policy"])
+def test_what_a_program_holds_is_shown_as_text_and_never_run(visit, tmp_path, has_policy):
+    page = visit(written(tmp_path, *hostile()), bypass_csp=not has_policy)
+    open_everything(page)
+    assert is_untouched(page)
+    for section in ("findings", "source", "calls", "recompiles", "guards", "graphs", "time", "evidence"):
+        assert HOSTILE in page.locator(f"#{section}").text_content(), section
+    lane = page.locator("#lanes canvas").first
+    for _ in range(2):
+        lane.press("ArrowRight")
+        assert HOSTILE in page.locator("#lanes [aria-live]").text_content()
+    page.locator("#phases canvas").first.press("ArrowRight")
+    assert HOSTILE in page.locator("#phases [aria-live]").text_content()
+    assert HOSTILE in page.locator("#guard-tree").text_content()
+    box = page.locator("#graph-view")
+    stages = box.get_by_role("group", name="Stage").get_by_role("button")
+    assert stages.count() == 3
+    for stage in stages.all():
+        stage.click()
+        for view in box.get_by_role("group", name="View").get_by_role("button").all():
+            view.click()
+            assert HOSTILE in box.locator(".bodyrow").text_content()
+            assert is_untouched(page)
+    stages.first.click()
+    for number in (0, 1):
+        box.locator(f".node[data-id='n{number}']").click()
+        assert HOSTILE in box.locator(".side").text_content()
+    page.locator("#source tr[data-g] td.c").first.click()
+    box.get_by_label("Find a node").fill("<svg")
+    expect(box.locator(".side")).to_contain_text("found")
+    assert is_untouched(page)
+
+
+def test_the_same_recording_gives_the_same_page():
+    pages = {render_page(diagnosed(facts), shown, root=ROOT) for facts, shown in (hostile(), hostile())}
+    assert len(pages) == 1
+
+
+# What a page asks for.
+
+
+@pytest.mark.slow
+def test_a_pages_policy_lets_no_script_and_no_request_through(visit, reported):
+    page = visit(reported.page)
+    page.evaluate(
+        "() => { const script = document.createElement('script'); script.textContent = 'window.hacked = 1';"
+        " document.body.append(script); new Image().src = 'https://example.org/image.png' }"
+    )
+    page.evaluate("fetch('https://example.org/data').catch(() => null)")
+    assert page.evaluate("window.hacked === undefined")
+    refused = " ".join(visit.trouble)
+    assert refused.count("Content Security Policy") >= 3
+    assert "asked for" not in refused
+    visit.trouble.clear()
+
+
+@pytest.mark.slow
+def test_nothing_in_a_page_names_another_place(reported):
+    text = reported.page.read_text()
+    assert re.findall(r"""<(?:link|img|script|iframe|object|source)\b[^>]*\b(?:src|href)=["'](?!data:)""", text) == []
+    assert re.findall(r"@import|url\((?!#)", text) == []
+
+
+# Without the source.
+
+
+def is_telling(line: str) -> bool:
+    """A line of code that nothing else says: torch itself names its ``graph_break``."""
+    return len(line.strip()) > 18 and "torch._dynamo" not in line
+
+
+@pytest.mark.slow
+def test_without_source_no_line_of_the_program_is_in_the_file(run_here, tmp_path, reported):
+    lines = [line.strip() for line in PROGRAM.splitlines() if is_telling(line)]
+    for name, option in (("with.html", "--source"), ("without.html", "--no-source")):
+        process = run_here("report", reported.recording, option, "-o", name)
+        assert process.returncode == 0, process.stderr
+    shown, left = (decoded((tmp_path / name).read_text()) for name in ("with.html", "without.html"))
+    assert shown.count(SECRET) > 5
+    assert SECRET not in left
+    assert [line for line in lines if line in left or line.replace('"', "&#34;") in left] == []
+    for name in ("program.py", "Net.smooth", "x.shape[0]", "GD101", "torch._dynamo.mark_dynamic(x, 0)"):
+        assert name in left
+
+
+@pytest.mark.slow
+def test_without_source_a_page_says_so_and_keeps_the_rest(visit, run_here, tmp_path, reported):
+    # Where the other page was written, the configuration ignores GD301, which depends on the machine's mood.
+    run_here("report", reported.recording, "--ignore", "GD301", "--no-source", "-o", "without.html")
+    page = visit(tmp_path / "without.html")
+    expect(page.locator("#verdict .banner")).to_contain_text("--no-source left out the lines of code")
+    assert page.locator("#findings .card").count() == visit(reported.page).locator("#findings .card").count()
+    page.locator("#graph-view").scroll_into_view_if_needed()
+    expect(page.locator("#graph-view .node")).not_to_have_count(0)
+
+
+@pytest.mark.slow
+def test_a_comparison_without_source_shows_no_line_either(run_here, tmp_path, reported):
+    item = RECORDED_LOGS / "2.13.0" / "item"
+    for name, option in (("with.html", "--source"), ("without.html", "--no-source")):
+        process = run_here("diff", item, reported.recording, "--format", "html", option, "-o", name)
+        assert process.returncode == 0, process.stderr
+    assert SECRET in (tmp_path / "with.html").read_text()
+    assert SECRET not in (tmp_path / "without.html").read_text()
+
+
+@pytest.mark.slow
+def test_what_torch_quotes_of_a_program_goes_without_the_rest(reported):
+    (finding,) = (
+        found for found in read_fact(Diagnosis, reported.document).findings if "power == 2" in str(found.torch_reason)
+    )
+    left = without_source(finding)
+    assert SECRET in str(finding.torch_reason)
+    assert left.torch_reason is not None
+    assert "power == 2" in left.torch_reason
+    assert 'program.py", line 28, in forward' in left.torch_reason
+    assert SECRET not in json_of(left)

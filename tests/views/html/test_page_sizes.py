@@ -1,0 +1,106 @@
+"""The report in windows of several widths, and while its drawings load."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.views.html.made import hostile, lowered, with_edits, written
+
+pytestmark = pytest.mark.slow
+
+WIDER = """() => [...document.querySelectorAll("body *:not(svg *)")]
+    .filter((one) => one.getBoundingClientRect().width > innerWidth + 1)
+    .map((one) => `${one.tagName}.${one.className}: ${Math.round(one.getBoundingClientRect().width)}`)"""
+
+
+def everything_open(page: Page) -> None:
+    """Open all that is folded, and load all drawings."""
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    for top in range(0, page.evaluate("document.body.scrollHeight"), 700):
+        page.evaluate(f"scrollTo({{top: {top}, behavior: 'instant'}})")
+        page.wait_for_timeout(30)
+    page.wait_for_timeout(300)
+
+
+@pytest.mark.parametrize("made", [None, with_edits, lowered, hostile])
+def test_nothing_is_wider_than_the_window(made, visit, reported, tmp_path):
+    page = visit(reported.page if made is None else written(tmp_path, *made()))
+    for width in (390, 768, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        everything_open(page)
+        # The buttons of a graph's stages and views; a click can change which there are.
+        for number in range(page.locator("#graph-view .head button").count()):
+            page.evaluate(f"document.querySelectorAll('#graph-view .head button')[{number}]?.click()")
+            assert page.evaluate(WIDER) == [], width
+        assert page.evaluate(WIDER) == [], width
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_tab_lands_on_its_section_though_drawings_load_meanwhile(visit, reported):
+    sections = ("calls", "guards", "graphs", "time")
+    # Side by side: each is waited for.
+    pages = {section: visit(reported.page) for section in sections}
+    for section, page in pages.items():
+        page.set_viewport_size({"width": 1000, "height": 700})
+        page.locator(f".sections a[href='#{section}']").click()
+    pages[sections[-1]].wait_for_timeout(2500)
+    for section, page in pages.items():
+        top = page.evaluate(f"document.getElementById('{section}').getBoundingClientRect().top")
+        is_at_end = page.evaluate("scrollY + innerHeight >= document.body.scrollHeight - 2")
+        assert is_at_end or 0 <= top < 120, section
+
+
+def test_a_suggestion_is_copied_as_it_is_to_be_pasted(visit, tmp_path):
+    page = visit(written(tmp_path, *with_edits()))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = page.locator("#findings .copy").first
+    button.click()
+    expect(button).to_have_text("Copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    source = page.locator(f"#{button.get_attribute('data-copies')}").text_content()
+    assert copied.strip() == source.strip()
+    assert "+++ b/model.py" in copied
+
+
+def test_compile_time_is_shared_among_the_parts_of_torch(visit, reported):
+    page = visit(reported.page)
+    widths = page.locator("#verdict .share span").evaluate_all("all => all.map((one) => parseFloat(one.style.width))")
+    assert sum(widths) == pytest.approx(100, abs=0.1)
+    assert page.locator("#verdict .keys .swatch").count() == len(widths)
+
+
+def test_lines_around_an_edit_are_indented_as_the_edited_ones(visit, tmp_path):
+    page = visit(written(tmp_path, *with_edits()))
+    starts = page.evaluate("""() => {
+        const cells = [...document.querySelectorAll("#findings .pair td:not(.n, [colspan])")];
+        const left = (cell) => {
+            const range = document.createRange();
+            const at = cell.textContent.search(/\\S/);
+            range.setStart(cell.firstChild, at);
+            range.setEnd(cell.firstChild, at + 1);
+            return Math.round(range.getBoundingClientRect().left - cell.getBoundingClientRect().left);
+        };
+        const of = (text) => cells.filter((cell) => cell.textContent.trim() === text).map(left);
+        return [of('print("x")')[0], of("return x * self.scale")[0]];
+    }""")
+    assert starts[0] is not None
+    assert starts[0] == starts[1]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_what_is_below_a_drawing_stays_where_it_is(width, visit, reported):
+    page = visit(reported.page)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.evaluate("""() => {
+        window.shifts = 0;
+        const add = (list) => { for (const shift of list.getEntries()) window.shifts += shift.value; };
+        new PerformanceObserver(add).observe({ type: "layout-shift", buffered: false });
+    }""")
+    heights = """() => ["lanes", "guard-tree", "graph-view", "phases"].map(
+        (id) => document.getElementById(id).getBoundingClientRect().height)"""
+    before = page.evaluate(heights)
+    everything_open(page)
+    expect(page.locator("#graph-view")).to_have_attribute("data-ready", "true")
+    assert page.evaluate(heights) == pytest.approx(before, abs=45)
+    assert page.evaluate("window.shifts") < 0.05

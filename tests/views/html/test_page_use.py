@@ -1,0 +1,227 @@
+"""The report for everyone: light and dark, without a mouse, read aloud, on a narrow screen, on paper."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.reading import read_fact
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.views.comparison import comparison_view
+from graphdoctor.views.html.document import render_view_page
+from tests.views.html.conftest import NARROW, SCREENS, assert_accessible
+from tests.views.html.made import hostile, lowered, with_edits, written
+
+pytestmark = pytest.mark.slow
+
+LAZY = ("#lanes", "#guard-tree", "#graph-view", "#phases")
+
+
+def load_everything(page: Page) -> None:
+    """Go to each part that is drawn when it is seen, and open all that can be opened."""
+    for name in LAZY:
+        for box in page.locator(name).all():
+            box.scroll_into_view_if_needed()
+            expect(box.locator("button, select, canvas").first).to_be_attached()
+    while page.locator("details:not([open])").count():
+        page.evaluate("for (const found of document.querySelectorAll('details')) found.open = true")
+        page.evaluate("new Promise(requestAnimationFrame)")
+
+
+def colour(page: Page, element: str = "body", what: str = "background-color") -> str:
+    return page.locator(element).first.evaluate("(one, what) => getComputedStyle(one).getPropertyValue(what)", what)
+
+
+# Light and dark.
+
+
+def test_the_theme_is_the_systems_until_one_is_chosen(visit, reported):
+    light, dark = (visit(reported.page, color_scheme=scheme) for scheme in ("light", "dark"))
+    assert colour(light) == "rgb(255, 255, 255)"
+    assert colour(dark) != colour(light)
+    for what in ("color", "background-color"):
+        assert colour(light, ".tile", what) != colour(dark, ".tile", what)
+    light.emulate_media(color_scheme="dark")
+    assert colour(light) == colour(dark)
+
+
+def test_the_button_goes_from_the_systems_theme_to_light_to_dark_and_is_remembered(visit, reported):
+    page = visit(reported.page, color_scheme="dark")
+    button = page.locator("#theme")
+    system = colour(page)
+    seen = [("system", system)]
+    for _ in range(3):
+        button.click()
+        label = str(button.get_attribute("aria-label")).removeprefix("Theme: ")
+        page.reload()
+        expect(button).to_have_attribute("aria-label", f"Theme: {label}")
+        seen.append((label, colour(page)))
+    assert [name for name, _ in seen] == ["system", "light", "dark", "system"]
+    assert seen[0][1] == seen[2][1] == seen[3][1] != seen[1][1]
+
+
+def test_a_chosen_theme_is_set_before_anything_is_painted(visit, reported):
+    page = visit(reported.page, color_scheme="dark")
+    page.locator("#theme").click()
+    page.add_init_script(
+        "new MutationObserver((_, watch) => { if (!document.body) return; watch.disconnect();"
+        " window.atFirst = document.documentElement.dataset.theme })"
+        ".observe(document, { childList: true, subtree: true })"
+    )
+    page.reload()
+    assert page.evaluate("window.atFirst") == "light"
+    order = page.locator("head > *").evaluate_all("all => all.map(one => one.tagName)")
+    assert order.index("SCRIPT") < order.index("STYLE")
+
+
+# Without a mouse.
+
+
+def tab_to(page: Page, wanted: Locator, *, at_most: int = 60) -> None:
+    for _ in range(at_most):
+        page.keyboard.press("Tab")
+        if wanted.evaluate("one => one === document.activeElement"):
+            return
+    raise AssertionError(f"Tab does not reach {wanted}")
+
+
+def test_the_tab_key_reaches_what_a_mouse_does(visit, reported):
+    page = visit(reported.page)
+    skip = page.get_by_role("link", name="Skip to the report")
+    tab_to(page, skip, at_most=1)
+    expect(skip).to_be_in_viewport()
+    tab_to(page, page.locator("#theme"), at_most=1)
+    page.keyboard.press("Enter")
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    tab_to(page, page.get_by_role("navigation").get_by_role("link", name="Verdict"), at_most=1)
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    field = page.locator("#findings input[type=search]")
+    tab_to(page, field)
+    page.keyboard.type("GD101")
+    expect(page.locator("#findings output")).to_have_text("1 of 5")
+    words = page.locator("#findings .card:visible summary", has_text="Details")
+    tab_to(page, words)
+    page.keyboard.press("Enter")
+    expect(page.locator("#findings .card:visible details", has_text="Avoid calling builtin")).to_have_attribute(
+        "open", ""
+    )
+    chip = page.locator("#source .chips .chip").first
+    tab_to(page, chip)
+    expect(page.locator("#source tr.lit")).not_to_have_count(0)
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Graph", exact=True)).to_be_focused()
+    expect(page).to_have_url(f"{reported.page.as_uri()}#graph-0")
+
+
+def test_the_skip_link_leads_past_the_head(visit, reported):
+    page = visit(reported.page)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
+
+
+def test_a_column_is_sorted_with_the_keyboard(visit, reported):
+    page = visit(reported.page)
+    took = page.locator("#calls th", has_text="time")
+    took.get_by_role("button").focus()
+    for way in ("descending", "ascending"):
+        page.keyboard.press("Enter")
+        expect(took).to_have_attribute("aria-sort", way)
+        seconds = page.locator("#calls tbody td:nth-child(3)").evaluate_all("all => all.map(one => +one.dataset.v)")
+        assert seconds == sorted(seconds, reverse=way == "descending")
+
+
+def test_the_segments_of_a_call_are_told_one_by_one(visit, reported):
+    page = visit(reported.page)
+    page.locator("#lanes").scroll_into_view_if_needed()
+    row = page.locator("#lanes canvas").last
+    row.focus()
+    told = page.locator("#lanes [aria-live]")
+    heard = []
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+        heard.append(told.inner_text())
+    assert all(text.startswith("steady call: ") for text in heard)
+    assert len({*heard}) == 4
+    assert any("graph 0/" in text for text in heard)
+    page.keyboard.press("ArrowLeft")
+    expect(told).to_have_text(heard[2])
+
+
+def test_a_graph_is_read_with_the_keyboard(visit, tmp_path):
+    page = visit(written(tmp_path, *lowered()), "#graph-0")
+    view = page.locator("#graph-view")
+    view.get_by_role("button", name="sin f32[4, 8]").focus()
+    page.keyboard.press("Enter")
+    expect(view.locator(".side")).to_contain_text("call_method")
+    expect(view.get_by_role("button", name="sin f32[4, 8]")).to_be_focused()
+    expect(view.locator(".side").get_by_role("link", name="model.py:11")).to_be_visible()
+
+
+# Read aloud, narrow, on paper.
+
+
+def comparison_page(folder: Path, before: Diagnosis, after: Diagnosis) -> Path:
+    page = folder / "comparison.html"
+    page.write_text(
+        render_view_page(comparison_view(compare(before, after, names=("before", "after")))), encoding="utf-8"
+    )
+    return page
+
+
+@SCREENS
+def test_axe_finds_no_serious_fault(visit, reported, tmp_path, width, scheme):
+    edited, shown = with_edits()
+    compared = comparison_page(tmp_path, read_fact(Diagnosis, reported.document), edited)
+    for file in (reported.page, written(tmp_path, edited, shown), compared):
+        # axe is a script of its own, which the page's policy would not let in.
+        page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        load_everything(page)
+        assert_accessible(page, file.name)
+
+
+def test_a_narrow_screen_scrolls_in_one_direction_only(visit, tmp_path):
+    page = visit(written(tmp_path, *hostile()), viewport=NARROW)
+    load_everything(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+
+
+def test_on_paper_there_is_the_text_and_nothing_to_click(visit, reported, tmp_path):
+    page = visit(reported.page)
+    page.emulate_media(media="print")
+    for name in (".sections", "#theme", ".skip", "#findings .filterbar"):
+        expect(page.locator(name)).to_be_hidden()
+    sizes = "all => all.map(one => parseFloat(getComputedStyle(one).fontSize))"
+    assert max(page.locator("#verdict p:not(.sentence), #verdict dd small").evaluate_all(sizes)) < 13
+    pdf = tmp_path / "report.pdf"
+    page.pdf(path=pdf)
+    assert pdf.read_bytes().startswith(b"%PDF-")
+    assert pdf.stat().st_size > 50_000
+    if reader := shutil.which("pdftotext"):
+        text = subprocess.run([reader, "-layout", pdf, "-"], capture_output=True, text=True, check=True).stdout
+        for part in ("Verdict", "GD107", "smooth", "torch.relu(self.lin(x)) + x"):
+            assert part in text
+
+
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_folded_lines_are_one_click_away_with_and_without_scripts(visit, reported, has_scripts):
+    page = visit(reported.page, java_script_enabled=has_scripts)
+    folded = page.locator("#source tbody.folded").first
+    expect(folded).to_be_hidden()
+    count = folded.locator("tr").count()
+    switch = page.get_by_label(f"{count} folded lines").first
+    switch.focus()
+    page.keyboard.press("Space")
+    expect(folded).to_be_visible()
+    page.keyboard.press("Space")
+    expect(folded).to_be_hidden()
+    line = folded.locator("tr").first.get_attribute("id")
+    page = visit(reported.page, f"#{line}", java_script_enabled=has_scripts)
+    expect(page.locator(f"[id='{line}']")).to_be_in_viewport()

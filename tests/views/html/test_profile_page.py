@@ -1,0 +1,231 @@
+"""A profile in a browser: each line with its time and its kernels, each kernel with its code, for everyone."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from graphdoctor.facts.picture import Autotuned, GeneratedCode, Picture, SourceText
+from graphdoctor.facts.profile import ProfileReport
+from graphdoctor.facts.result import ProfileResult
+from graphdoctor.views.formats import PROFILE, RenderOptions
+from graphdoctor.views.html.kernel_code import codes_of
+from graphdoctor.views.html.profile import flame
+from tests.each import for_each
+from tests.studies.profile.reports import FILE, PACKAGE_FILE, kernel, profiled, trained
+
+ROOT = Path("/project")
+MODEL = "\n".join(
+    [
+        "import torch",
+        "",
+        "# A comment that nobody needs here.",
+        "# And another one.",
+        "# And a third one.",
+        "# And a fourth one.",
+        "",
+        "",
+        "class Net(torch.nn.Module):",
+        "    def forward(self, x):",
+        "        # secret plan",
+        "        y = self.a(x)",
+        "        y = gelu(y)",
+        "        return y * 2",
+        "",
+    ]
+)
+CODE = """# AOT ID: ['0_forward']
+triton_poi_fused_gelu_mul_0 = async_compile.triton('triton_poi_fused_gelu_mul_0', '''
+import triton
+
+@triton.jit
+def triton_poi_fused_gelu_mul_0(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
+    tl.store(out_ptr0, tl.load(in_ptr0) * 2.0)
+''', device_str='cuda')
+
+cpp_fused_sum_1 = async_compile.cpp_pybinding(['const float*'], r'''
+#include <torch/csrc/inductor/cpp_prefix.h>
+extern "C" void kernel(const float* in_ptr0) {}
+''')
+
+def call(args):
+    buf0 = empty_strided_cuda((128, 256), (256, 1), torch.float32)
+    extern_kernels.addmm(arg1, arg0, reinterpret_tensor(arg2, (256, 256), (1, 256), 0), out=buf0)
+    triton_poi_fused_gelu_mul_0.run(buf0, 32768, stream=stream0)
+"""
+PICTURE = Picture(
+    files=(SourceText(file=FILE, text=MODEL),),
+    autotuned=(
+        Autotuned(
+            operation="mm",
+            compile_id="0/0",
+            choices=20,
+            triton_choices=19,
+            best="triton_mm_12",
+            best_us=12.3,
+            best_settings="BLOCK_K=64, BLOCK_M=128, num_warps=8",
+        ),
+    ),
+    generated=(
+        GeneratedCode(compile_id="0/0", stage="forward", code=CODE),
+        GeneratedCode(compile_id="0/1", stage="forward", code=CODE.replace("* 2.0", "* 3.0")),
+    ),
+)
+
+
+def render_profile_page(shown: ProfileReport, picture: Picture | None, *, root: Path, has_source: bool = True) -> str:
+    options = RenderOptions(root=root, has_source=has_source)
+    page = PROFILE.named("html").render(ProfileResult(shown, picture), options)
+    assert isinstance(page, str)
+    return page
+
+
+def page_of(folder: Path, shown: ProfileReport, picture: Picture | None = PICTURE) -> Path:
+    page = folder / "profile.html"
+    page.write_text(render_profile_page(shown, picture, root=ROOT), encoding="utf-8")
+    return page
+
+
+def everything() -> ProfileReport:
+    """Lines of two files, kernels of every kind, and all that stands below them."""
+    first, second = profiled(), trained()
+    moved = [
+        line.replace(kernels=tuple(number + len(first.kernels) for number in line.kernels)) for line in second.lines
+    ]
+    parts = [part.replace(kernel=part.kernel + len(first.kernels)) for part in second.parts]
+    return second.replace(
+        kernels=(*first.kernels, *second.kernels), lines=(*first.lines, *moved), parts=(*first.parts, *parts)
+    )
+
+
+def text_of(page: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", page.partition("<main")[2])).split())
+
+
+@for_each("made", [profiled, trained])
+def test_the_answer_comes_first_and_every_line_and_kernel_is_there(made):
+    shown = made()
+    text = text_of(render_profile_page(shown, None, root=ROOT))
+    assert shown.regime is not None
+    assert text.index(shown.regime.text) < 100
+    for line in shown.lines:
+        assert line.text is not None
+        assert line.text in text
+    for each in shown.kernels:
+        assert each.name in text
+    assert "isn't here: each line is shown by itself" in text
+
+
+def test_lines_without_time_are_folded_and_the_function_around_is_shown():
+    page = render_profile_page(profiled(), PICTURE, root=ROOT)
+    section = page.partition('id="lines"')[2].partition("</section>")[0]
+    folded = "".join(re.findall(r'<tbody class="folded">(.*?)</tbody>', section, re.DOTALL))
+    assert "And another one." in folded
+    assert "secret plan" not in folded
+    assert "8 folded lines" in section
+    assert text_of(f"<main{section}").index("class Net") < text_of(f"<main{section}").index("y = gelu(y)")
+
+
+def test_of_a_package_only_lines_near_those_with_time_are_there_and_the_rest_is_counted():
+    text = "\n".join(f"value_{number} = {number}" for number in range(1, 401))
+    page = render_profile_page(trained(), Picture(files=(SourceText(file=PACKAGE_FILE, text=text),)), root=ROOT)
+    assert "234 hidden lines" in page
+    assert "143 hidden lines" in page
+    assert 'id="f0-L235"' in page
+    assert 'id="f0-L234"' not in page
+
+
+def test_a_page_without_source_has_none():
+    page = render_profile_page(profiled(), PICTURE, root=ROOT, has_source=False)
+    for secret in ("secret plan", "gelu(y)", "tl.store"):
+        assert secret not in page
+    assert "model.py" in page
+    assert "--no-source left out" in page
+
+
+def test_each_kernel_has_the_code_of_its_own_graph():
+    triton = codes_of(profiled().kernels[1:2], PICTURE.generated)
+    (code,) = triton.found
+    assert code.language == "Python"
+    assert "tl.load(in_ptr0) * 2.0" in code.text
+    assert code.where == "Python in the forward graph of compile 0/0"
+    library = codes_of([kernel("extern_kernels.addmm", 1.0, kind="library")], PICTURE.generated)
+    assert [each.text for each in library.found] == [
+        "extern_kernels.addmm(arg1, arg0, reinterpret_tensor(arg2, (256, 256), (1, 256), 0), out=buf0)"
+    ]
+    cpp = codes_of([kernel("graph_0_cpp_fused_sum_1", 1.0)], PICTURE.generated)
+    assert [each.language for each in cpp.found] == ["C++"]
+    backward = kernel("cpp_fused_sum_1", 1.0, phase="backward")
+    for unknown in (backward, kernel("cpp_fused_sum_1", 1.0, compile_id=None), kernel("triton_other_7", 1.0)):
+        assert codes_of([unknown], PICTURE.generated).of == ((),)
+
+
+def test_what_inductor_chose_from_is_there():
+    page = render_profile_page(profiled(), PICTURE, root=ROOT)
+    table = page.partition('id="autotuned"')[2].partition("</table>")[0]
+    for text in (">mm<", "0/0", "20", "19 Triton", "triton_mm_12", "BLOCK_K=64, BLOCK_M=128, num_warps=8", "12.3 µs"):
+        assert text in table
+
+
+def test_code_of_two_kernels_is_shown_once_and_what_is_long_is_cut():
+    long = CODE.replace("import triton\n", "import triton\n" + "x = 1\n" * 1000)
+    generated = [GeneratedCode(compile_id="0/0", stage="forward", code=long)]
+    twice = [kernel("triton_poi_fused_gelu_mul_0", us, 13) for us in (2.0, 1.0)]
+    codes = codes_of(twice, generated)
+    assert codes.of == ((0,), (0,))
+    assert codes.found[0].note == "605 more lines cut"
+
+
+def test_the_drawing_adds_up_at_every_level():
+    root = flame(trained().parts, label="kernels", place=lambda file, line: (f"{file}:{line}", None), rest=[("x", 8.0)])
+    assert root is not None
+    assert root.us == pytest.approx(476.0)
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        assert not node.inner or sum(each.us for each in node.inner) == pytest.approx(node.us)
+        waiting += node.inner
+    assert [each.label for each in root.inner] == ["transformer.h", "x"]
+
+
+def test_what_is_too_narrow_is_put_together_and_nothing_draws_nothing():
+    parts = [part.replace(us=1000.0 if number == 0 else 0.1) for number, part in enumerate(trained().parts)]
+    root = flame(parts, label="kernels", place=lambda file, line: (f"{file}:{line}", None))
+    assert root is not None
+    assert "smaller parts" in str(root)
+    assert flame([], label="kernels", place=lambda file, line: (file, None)) is None
+
+
+def test_a_profile_without_a_steady_call_says_so():
+    shown = profiled(call_us=None, regime=None, kernels=(), lines=(), parts=(), modules=())
+    page = render_profile_page(shown, None, root=ROOT)
+    assert "There is no steady call" in " ".join(text_of(page).split())
+    assert 'id="kernels"' not in page
+
+
+@pytest.mark.slow
+def test_a_line_opens_its_kernels_and_a_kernel_its_code(visit, tmp_path):
+    page = visit(page_of(tmp_path, everything()))
+    page.locator("#f1-L12 summary, #f0-L12 summary").first.click()
+    page.get_by_role("link", name="1 extern_kernels.addmm").first.click()
+    expect(page.locator("#kernel-1")).to_be_in_viewport()
+    page.locator("#kernel-2 .to-code").click()
+    expect(page.get_by_text("tl.load(in_ptr0)")).to_be_visible()
+    rows = page.locator("#kernel-rows tr:visible")
+    before = rows.count()
+    page.locator("label[for=kind-copy]").click()
+    expect(rows).to_have_count(1)
+    page.locator("label[for=kind-all]").click()
+    expect(rows).to_have_count(before)
+    page.get_by_role("button", name="share").click()
+    expect(page.locator("th[aria-sort=descending]")).to_have_text("share")
+    module = page.get_by_role("button", name=re.compile(r"^transformer\.h")).first
+    wide = module.evaluate("one => one.getBoundingClientRect().width")
+    module.click()
+    assert module.evaluate("one => one.getBoundingClientRect().width") > wide
+    page.get_by_role("button", name="Show all of it").click()
+    assert module.evaluate("one => one.getBoundingClientRect().width") == pytest.approx(wide, abs=1)

@@ -1,0 +1,302 @@
+"""A survey as a page: what it says, how large it is, and what it does in a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from graphdoctor.facts.survey import SurveyReport
+from graphdoctor.studies.documents import SURVEY
+from graphdoctor.studies.survey.summary import summarize
+from graphdoctor.views.formats import RenderOptions
+from graphdoctor.views.html.survey import front, page_address, row_ids
+from tests.studies.survey.reports import cause, failed, report, row
+from tests.views.html.surveys import large
+
+TWO_MIB = 2 * 2**20
+BLOB = re.compile(r'<script type="application/octet-stream" id="data-rows">(.*?)</script>', re.DOTALL)
+
+
+def render_survey_page(made: SurveyReport, **options: Any) -> str:
+    page = SURVEY.named("html").render(made, RenderOptions(root=Path(), **options))
+    assert isinstance(page, str)
+    return page
+
+
+def texts(page: str) -> str:
+    """A page as a person reads it, without markup."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def details(page: str) -> dict[str, Any]:
+    """What is packed for each row, with its texts."""
+    (blob,) = BLOB.findall(page)
+    found = json.loads(gzip.decompress(base64.b64decode(blob)))
+
+    def named(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {name: named(each, name) for name, each in value.items()}
+        if isinstance(value, list):
+            return [named(each) for each in value]
+        return found["texts"][value] if isinstance(value, int) and key != "line" else value
+
+    return {name: named(each) for name, each in found["rows"].items()}
+
+
+def of_rows(*rows: Any) -> SurveyReport:
+    names = [each.name for each in report().variants]
+    return report(rows, summary=summarize(rows, names, seconds=60.0, made=len(rows)))
+
+
+def test_a_shared_cause_has_its_lines_its_targets_with_links_and_where_its_fix_was_verified():
+    page = render_survey_page(report())
+    (card,) = re.findall(r'<article class="card.*?</article>', page, re.DOTALL)
+    text = texts(card)
+    assert "2 targets, 2 lines of make_mask" in text
+    assert "transformers/masking.py:41, transformers/masking.py:44" in text
+    assert "verified on t5" in text
+    ids = dict(zip([one.key for one in report().rows], row_ids(report().rows), strict=True))
+    for name in ("gpt2", "t5"):
+        assert f'<a href="#{ids[name, "default"]}">{name}</a>' in card
+
+
+def test_each_row_holds_all_that_is_known_of_it():
+    found = details(render_survey_page(report()))
+    t5 = found["row-t5-default"]
+    (of_t5,) = t5["causes"]
+    assert of_t5["place"] == "transformers/masking.py:44"
+    assert of_t5["text"] == "size = lengths.max().item()"
+    assert of_t5["fix_verdict"] == "verified"
+    assert of_t5["costs"] == "costs 1 function left to eager mode, 120 µs of calls"
+    facts = dict(t5["facts"])
+    assert facts["speed-up"] == "1.10× (1.05 to 1.20)"
+    assert facts["cold compile"] == "8.00 s"
+    assert facts["torch"] == "2.13.0+cpu"
+    assert t5["command"].startswith("graphdoctor explain models/t5.py")
+    raised = found["row-t5-dynamic"]
+    assert raised["error"] == "an operator isn't supported"
+    assert dict(raised["facts"])["exception"] == "torch._inductor.exc.InductorError"
+    assert raised["traceback"].startswith("Traceback")
+    assert dict(raised["facts"])["unknown"].startswith("calls, break sites")
+    assert dict(found["row-clip-dynamic"]["facts"])["attempts"] == "crashed, then ok"
+
+
+def test_rows_link_to_pages_below_the_folder_that_is_named_and_to_nothing_else():
+    assert 'href="./table-files/pieces/bert/default.html"' in render_survey_page(report(), pages="table-files")
+    assert "pieces/bert" not in render_survey_page(report())
+    assert page_address("pages/a b#c?.html", "my files") == "./my%20files/pages/a%20b%23c%3F.html"
+    for outside in ("../x.html", "pages/../../x.html", "/etc/passwd"):
+        assert page_address(outside, "files") is None
+    assert page_address("javascript:alert(1)", "files") == "./files/javascript%3Aalert%281%29"
+
+
+def test_ids_of_rows_are_stable_and_no_two_are_alike():
+    rows = [row("a/b", "x"), row("a:b", "x"), row("a b", "x"), row("y" * 300, "x"), row("y" * 301, "x")]
+    ids = row_ids(rows)
+    assert len({*ids}) == len(ids)
+    assert ids[:3] == ["row-a-b-x", "row-a-b-x-2", "row-a-b-x-3"]
+    assert all(len(each) < 140 for each in ids)
+    assert row_ids([row("bert", "default"), row("t5", "default")]) == ["row-bert-default", "row-t5-default"]
+
+
+def test_what_isn_t_measured_has_neither_drawing():
+    page = render_survey_page(report())
+    plain = of_rows(*(each.replace(speedup=None, compile_cold_s=None) for each in report().rows))
+    for name in ("pareto", "spread"):
+        assert f'id="{name}"' in page
+        assert f'id="{name}"' not in render_survey_page(plain)
+
+
+def test_the_front_is_what_nothing_else_beats_in_both():
+    points = {"a": (1.0, 1.0), "b": (2.0, 3.0), "c": (2.0, 2.0), "d": (3.0, 2.5), "e": (4.0, 3.5), "f": (0.5, 0.9)}
+    assert front(points) == ["f", "a", "b", "e"]
+
+
+def test_variants_are_compared_on_the_same_targets():
+    slow = {"compile_cold_s": 100.0, "speedup": 9.0, "speedup_low": 8.9, "speedup_high": 9.1}
+    rows = [
+        row("a"),
+        row("a", "dynamic", compile_cold_s=4.0),
+        row("big", **slow),
+        failed("big", "timeout", variant="dynamic", stage="bench", error="It was stopped."),
+    ]
+    page = render_survey_page(of_rows(*rows))
+    section = texts(page[page.index('id="pareto"') : page.index('id="spread"')])
+    assert "over 1 target timed under every variant" in section
+    assert "default 1.50× (1.45 to 1.55) 8.00 s no" in section
+    assert "dynamic 1.50× (1.45 to 1.55) 4.00 s yes" in section
+
+
+@pytest.mark.slow
+def test_two_thousand_rows_stay_small_and_what_is_cut_is_said():
+    page = render_survey_page(large(667, 3), pages="files")
+    assert len(page.encode()) < TWO_MIB
+    assert page.count("<tr id=") == 2001
+    long = [row(f"m{number}", causes=(cause(message=f"{number} " + "x" * 9_000),)) for number in range(5_000)]
+    page = render_survey_page(of_rows(*long))
+    assert "1000 more rows left out; the JSON, CSV and Parquet documents have all of them." in texts(page)
+    assert len(page.encode()) < 2 * TWO_MIB
+    found = details(page)["row-m0-default"]["causes"][0]["message"]
+    assert "characters left out" in found
+
+
+def test_texts_that_rows_share_are_held_once_and_too_many_are_cut():
+    trace = "Traceback\n" + "y" * 5_000
+    alike = [failed(f"m{number}", "crashed", traceback=trace, error="gone") for number in range(400)]
+    assert len(render_survey_page(of_rows(*alike)).encode()) < TWO_MIB / 4
+    others = [failed(f"m{number}", "crashed", traceback=f"{number}{trace}", error="gone") for number in range(2_000)]
+    page = render_survey_page(of_rows(*others))
+    assert "Long texts of rows are cut" in texts(page)
+    assert "Long texts of rows are cut" not in texts(render_survey_page(of_rows(*alike)))
+
+
+def test_code_can_be_left_out():
+    secret = cause(text="kumquat = 1", diff="-kumquat", message="`kumquat = 1` is bad", fix="Drop `kumquat = 1`")
+    rows = [row("bert", causes=(secret,)), failed("t5", "crashed", traceback="kumquat", error="gone")]
+    made = of_rows(*rows)
+    page = render_survey_page(made)
+    assert "kumquat" in page
+    bare = render_survey_page(made, has_source=False)
+    assert "kumquat" not in bare
+    assert "kumquat" not in json.dumps(details(bare))
+    assert "--no-source left out the lines of code." in texts(bare)
+
+
+def test_no_address_leads_elsewhere():
+    page = render_survey_page(report(), pages="files")
+    addresses = re.findall(r'(?:href|src)="([^"]*)"', page[page.index("<body") :])
+    assert addresses
+    assert all(address.startswith(("./files/", "#")) for address in addresses)
+    assert "default-src 'none'" in html.unescape(page)
+
+
+# In a browser.
+
+
+def written(folder: Path, made: SurveyReport, **options: Any) -> Path:
+    page = folder / "survey.html"
+    page.write_text(render_survey_page(made, **options), encoding="utf-8")
+    return page
+
+
+def shown_names(page: Page) -> list[str]:
+    """The names of the rows that are shown, in their order."""
+    return page.locator("#row-table tbody > tr[id^='row-']:not([hidden]) > th").all_inner_texts()
+
+
+def hash_of(page: Page) -> str:
+    return str(page.evaluate("location.hash"))
+
+
+@pytest.mark.slow
+def test_rows_are_filtered_with_counts_and_the_address_is_the_view(visit, tmp_path):
+    file = written(tmp_path, report())
+    page = visit(file)
+    form = page.get_by_role("search", name="Rows")
+    expect(form.locator("output")).to_have_text("10 rows")
+    expect(form.get_by_label("Status").locator("option")).to_have_text(
+        ["all (10)", "ok (7)", "compile failed (1)", "no inputs (1)", "timed out (1)", "all but ok (3)"]
+    )
+    form.get_by_label("Status").select_option("ok")
+    form.get_by_label("Finding").select_option("GD101")
+    expect(form.locator("output")).to_have_text("3 of 10 rows")
+    assert shown_names(page) == ["gpt2", "gpt2", "t5"]
+    # A choice counts what the other filters leave.
+    expect(form.get_by_label("Variant").locator("option")).to_have_text(["all (3)", "default (2)", "dynamic (1)"])
+    form.get_by_label("noisy").check()
+    assert shown_names(page) == ["gpt2"]
+    page.get_by_role("button", name="speed-up").press("Enter")
+    expect(page).to_have_url(re.compile("sort=speed-up"))
+    again = visit(file, hash_of(page))
+    assert shown_names(again) == ["gpt2"]
+    expect(again.locator("#row-filters").get_by_label("Finding")).to_have_value("GD101")
+    expect(again.locator("#row-table").get_by_role("columnheader", name="speed-up")).to_have_attribute(
+        "aria-sort", "descending"
+    )
+    again.get_by_role("button", name="Clear").click()
+    expect(again.locator("#row-filters output")).to_have_text("10 rows")
+    again.get_by_label("Filter", exact=True).fill("INDUCTORERROR operator")
+    assert shown_names(again) == ["t5"]
+
+
+@pytest.mark.slow
+def test_every_column_sorts_both_ways_and_what_is_unknown_comes_last(visit, tmp_path):
+    page = visit(written(tmp_path, report()))
+    cells = """(column) =>
+        [...document.querySelectorAll("#row-table tbody > tr")].map((row) => row.cells[column].innerText)"""
+    for column, head in enumerate(page.get_by_role("columnheader").filter(has=page.get_by_role("button")).all()):
+        orders = []
+        for _ in range(2):
+            head.get_by_role("button").press("Enter")
+            orders.append((head.get_attribute("aria-sort"), page.evaluate(cells, column)))
+        assert {way for way, _ in orders} == {"ascending", "descending"}
+        for _, texts_of in orders:
+            known = [text.split("\n")[0] not in ("–", "") for text in texts_of]
+            assert known == sorted(known, reverse=True), head.inner_text()
+        head.get_by_role("button").press("Enter")
+        assert head.get_attribute("aria-sort") is None
+    page.get_by_role("button", name="speed-up").click()
+    ratios = [float(text.split("×")[0]) for text in page.evaluate(cells, 10) if "×" in text]
+    assert ratios == sorted(ratios, reverse=True)
+    assert len(ratios) == 7
+
+
+@pytest.mark.slow
+def test_a_row_opens_in_place_with_the_keyboard_and_by_its_address(visit, tmp_path):
+    file = written(tmp_path, report(), pages="files")
+    page = visit(file)
+    name = page.locator("#row-t5-default").get_by_role("button", name="t5")
+    name.press("Enter")
+    expect(name).to_have_attribute("aria-expanded", "true")
+    opened = page.locator(f"#{name.get_attribute('aria-controls')}")
+    for text in ("transformers/masking.py:44", "size = lengths.max().item()", "verified", "1.10× (1.05 to 1.20)"):
+        expect(opened).to_contain_text(text)
+    expect(opened.get_by_role("link", name="Its own page")).to_have_attribute("href", "./files/pieces/t5/default.html")
+    name.press("Enter")
+    expect(opened).to_have_count(0)
+    page.get_by_label("Status").select_option("ok")
+    page.evaluate("location.hash = '#row-t5-dynamic'")
+    # Its filter would hide it.
+    expect(page.locator("#row-t5-dynamic")).to_be_in_viewport()
+    expect(page.locator("#detail-row-t5-dynamic")).to_contain_text("an operator isn't supported")
+    deep = visit(file, "#row-vit-dynamic")
+    expect(deep.locator("#detail-row-vit-dynamic")).to_contain_text("It was stopped after 600 s.")
+
+
+@pytest.mark.slow
+def test_a_large_table_shows_its_first_rows_and_all_on_request_or_by_address(visit, tmp_path):
+    file = written(tmp_path, large(200, 2))
+    page = visit(file)
+    assert len(shown_names(page)) == 200
+    page.get_by_label("Filter", exact=True).fill("arch0199")
+    assert len(shown_names(page)) == 2
+    page.get_by_label("Filter", exact=True).fill("")
+    page.get_by_role("button", name="Show all 400 rows").click()
+    assert len(shown_names(page)) == 400
+    last = visit(file, "#row-Arch0199ForAudio-default")
+    expect(last.locator("#row-Arch0199ForAudio-default")).to_be_in_viewport()
+    head = last.get_by_role("columnheader", name="coverage")
+    expect(head).to_be_in_viewport()
+
+
+@pytest.mark.slow
+def test_a_dot_says_its_name_to_the_pointer_and_to_the_keyboard(visit, tmp_path):
+    page = visit(written(tmp_path, report()))
+    chooser = page.get_by_role("img", name="Speed-up by compile time of 7 pieces")
+    told = page.locator("#pareto-plot [aria-live]")
+    chooser.press("ArrowRight")
+    expect(told).to_contain_text("cold compile 8.00 s")
+    for _ in range(10):
+        chooser.press("ArrowRight")
+    expect(told).to_have_text("vit, default: 2.10× 2.00 to 2.20, cold compile 20.0 s")
+    chooser.press("Enter")
+    expect(page.locator("#detail-row-vit-default")).to_contain_text("models/vit.py")

@@ -1,0 +1,162 @@
+"""The registry of formats: every format of every document renders, and nothing is imported before it is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.check import Budget
+from graphdoctor.facts.result import ProfileResult, Result
+from graphdoctor.fixes.lint import lint_files
+from graphdoctor.rules.catalog import ALL_RULES, RULES
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.studies import documents
+from graphdoctor.trace.reader import read_recording
+from graphdoctor.views import formats
+from graphdoctor.views.formats import Document, Format, RenderOptions
+from tests.conftest import RECORDED_LOGS
+from tests.each import for_each
+from tests.studies.bench.reports import attention
+from tests.studies.cure.reports import cured
+from tests.studies.export.reports import blocked
+from tests.studies.profile.reports import profiled
+from tests.studies.ranks.reports import compiled, job, rank
+from tests.studies.survey.comparisons import changed
+from tests.studies.survey.reports import report as survey_report
+from tests.views.check_reports import failed_report, report, target
+
+RECORDING = RECORDED_LOGS / "2.13.0" / "break_in_try"
+OPTIONS = RenderOptions(root=Path("/project"), is_verbose=True)
+DOCUMENTS: dict[str, Document[Any]] = {
+    name: found for room in (formats, documents) for name, found in vars(room).items() if type(found) is Document
+}
+EVERY_FORMAT = [(document, each) for document in DOCUMENTS.values() for each in document.formats if not each.is_binary]
+"""Those whose document is text."""
+
+
+@pytest.fixture(scope="module")
+def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """An example of each document, by the name of its constant."""
+    recording = read_recording(RECORDING, guards=True, picture=True)
+    diagnosis = diagnose(recording, RULES, root=OPTIONS.root, version="0")
+    result = Result(diagnosis, recording.picture)
+    folder = tmp_path_factory.mktemp("linted")
+    program = folder / "model.py"
+    program.write_text("import torch\n\n\n@torch.compile\ndef f(x):\n    print(x)\n    return x + 1\n")
+    return {
+        **dict.fromkeys(("DIAGNOSIS", "RECOMPILES", "VARIATIONS", "GUARDS", "FIXES"), result),
+        "COMPARISON": compare(diagnosis, diagnosis, names=("before", "after")),
+        "CHECK": failed_report(),
+        "JOB": job(rank(0, compiled()), rank(1, compiled(), compiled("0/1", causes=("x: 1 → 2",)))),
+        "BENCH": attention(),
+        "CURE": cured(),
+        "EXPORT": blocked(),
+        "SURVEY": survey_report(),
+        "SURVEY_COMPARISON": changed(),
+        "PROFILE": ProfileResult(profiled(), recording.picture),
+        "LINT": lint_files([program], root=folder, version="0"),
+        "RULES": list(ALL_RULES.values())[:2],
+    }
+
+
+def rendered(content: object, each: Format[Any], *, is_verbose: bool = True, width: int = 100) -> str:
+    """What a format makes of its document."""
+    console = Console(file=StringIO(), width=width, color_system=None)
+    return str(each.render(content, replace(OPTIONS, is_verbose=is_verbose, console=console)))
+
+
+@for_each("document, each", EVERY_FORMAT)
+def test_every_format_of_every_document_renders(document: Document[Any], each: Any, contents: dict[str, Any]) -> None:
+    (name,) = (name for name, found in DOCUMENTS.items() if found is document)
+    text = rendered(contents[name], each)
+    match each.name:
+        case "json" | "sarif" | "chrome-trace":
+            assert json.loads(text)
+        case "html":
+            assert text.startswith("<!doctype html>")
+        case "junit":
+            assert ElementTree.fromstring(text).tag == "testsuites"
+        case "github":
+            assert text.startswith("::")
+        case "markdown":
+            assert text.startswith("## ")
+        case "svg":
+            drawn = ElementTree.fromstring(text)
+            assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
+            # What the terminal shows, and nothing that a viewer would have to load.
+            shown = "".join(rendered(contents[name], document.named("text")).split())
+            assert shown in "".join("".join(drawn.itertext()).split())
+            assert "url(http" not in text
+        case "csv":
+            assert text.startswith("name,target,variant,status,")
+        case "text":
+            assert text.strip()
+            assert "\x1b" not in text
+        case unknown:
+            pytest.fail(f"say here what {unknown} looks like")
+
+
+def test_a_survey_is_rendered_as_bytes_of_its_table(contents: dict[str, Any]) -> None:
+    each = documents.SURVEY.of_path(Path("survey.parquet"))
+    assert each.is_binary
+    content = each.render(contents["SURVEY"], OPTIONS)
+    assert content.startswith(b"PAR1")
+    assert content.endswith(b"PAR1")
+    assert {each.name for document in DOCUMENTS.values() for each in document.formats if each.is_binary} == {"parquet"}
+
+
+@for_each("document", DOCUMENTS.values())
+def test_names_and_endings_choose_one_format_each(document: Document[Any]) -> None:
+    assert len(set(document.names)) == len(document.names)
+    assert len(set(document.endings)) == len(document.endings)
+    assert document.names[0] == "text"
+    for each in document.formats:
+        assert document.named(each.name) is each
+        for ending in each.endings:
+            assert document.of_path(Path(f"out{ending.upper()}")) is each
+
+
+def test_an_unknown_name_gets_the_nearest_one() -> None:
+    with pytest.raises(GraphDoctorError, match="A check can't be written as 'sarfi'") as raised:
+        formats.CHECK.named("sarfi")
+    assert raised.value.hint == "Did you mean sarif?"
+    with pytest.raises(GraphDoctorError) as raised:
+        formats.RULES.named("html")
+    assert raised.value.hint == "Choose text or json."
+
+
+def test_an_unknown_ending_gets_those_that_there_are() -> None:
+    with pytest.raises(
+        GraphDoctorError, match=r"The ending of out\.md isn't that of a format for a lint report"
+    ) as raised:
+        formats.LINT.of_path(Path("out.md"))
+    assert raised.value.hint == "Use .txt, .text or .json, or choose the format by name."
+
+
+def test_the_registry_loads_no_renderer() -> None:
+    code = (
+        "import sys, graphdoctor.views.formats\n"
+        "late = {'rich', 'jinja2', 'pydantic', 'pygments', 'orjson', 'difflib'}\n"
+        "print(*late & {name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+@for_each("each", formats.CHECK.formats)
+def test_a_share_below_its_limit_is_never_rounded_to_it(each: Any) -> None:
+    budget = Budget(name="min-coverage", limit=0.9, value=0.8996, is_kept=False)
+    text = rendered(report(target(state="failed", budgets=(budget,))), each)
+    assert ("0.8996" if each.name in ("json", "sarif") else "89.96%") in text
+    assert "90 %" not in text

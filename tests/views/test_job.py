@@ -1,0 +1,149 @@
+"""What people read of the ranks of a job, at 80 and at 140 columns."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.facts.job import Divergence, DivergentValue, HangCandidate, Job
+from graphdoctor.facts.reading import read_fact
+from graphdoctor.facts.recording import CaptureGap
+from graphdoctor.studies.ranks.view import job_view
+from graphdoctor.views.markdown_text import render_view_markdown
+from tests.each import for_each
+from tests.studies.ranks.reports import compiled, found, job, rank, uneven
+from tests.views.outputs import on_terminal
+
+SCHEDULE = (
+    "torch.ops._c10d_functional.all_reduce_.default",
+    "torch.ops._c10d_functional.all_gather_into_tensor.default",
+)
+UNRECORDED = CaptureGap(code="GD904", kind="foreign_log", message="graphdoctor didn't record this log.")
+
+
+def two() -> Job:
+    """Rank 1 schedules other collectives, and its log ends in the middle."""
+    first = rank(0, compiled("0/0", "step", collectives=SCHEDULE), compiled("1/0", "loss", 40), findings=(found(),))
+    other = compiled("0/0", "step", collectives=SCHEDULE[:1], cache="hit", duration_s=0.2)
+    return job(first, rank(1, other, complete=False), recording="my logs")
+
+
+def eight() -> Job:
+    return uneven(8, others=range(3, 4))
+
+
+def many() -> Job:
+    """37 of 64 ranks recompile, more often than fits."""
+    made = uneven(64, others=range(3, 40), causes=20)
+    ranks = tuple(each.replace(complete=None) for each in made.ranks)
+    return made.replace(ranks=ranks, gaps=(UNRECORDED,))
+
+
+def scattered() -> Job:
+    """Each rank has a size of its own, in a line of a graph that doesn't fit."""
+    line = (
+        'def forward(self, L_x_: "f32[{}, 16][16, 1]cpu", L_self_modules_a_parameters_weight_: "f32[32, 16][16, 1]cpu")'
+    )
+    made = job(*(rank(n, *(compiled(f"{c}/0", f"f{c}", graph=f"{n}") for c in range(9))) for n in range(64)))
+    values = tuple(DivergentValue(ranks=(n,), value=line.format(n + 8)) for n in range(64))
+    assert made.first_divergence is not None
+    return made.replace(first_divergence=made.first_divergence.replace(values=values))
+
+
+def agreed() -> Job:
+    return job(rank(0, compiled()), rank(1, compiled()), recording="logs")
+
+
+JOBS = {"two": two, "eight": eight, "many": many, "scattered": scattered, "agreed": agreed}
+
+
+def shown(made: Job, width: int, *, is_verbose: bool = False) -> str:
+    return on_terminal(job_view(made), width=width, is_verbose=is_verbose)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_reads_well(snapshot: SnapshotAssertion, name: str, width: int) -> None:
+    text = shown(JOBS[name](), width)
+    assert text == snapshot
+    assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("name", ["two", "many", "agreed"])
+def test_a_job_reads_well_as_markdown(snapshot: SnapshotAssertion, name: str) -> None:
+    assert render_view_markdown(job_view(JOBS[name]())) == snapshot
+
+
+@for_each("name", JOBS)
+def test_all_but_the_findings_is_on_the_first_screen(name: str) -> None:
+    text = shown(JOBS[name](), 80)
+    assert len(text.partition("\nGD2")[0].splitlines()) <= 40
+
+
+def test_everything_is_there_when_asked_for() -> None:
+    text = shown(many(), 80, is_verbose=True)
+    assert all(f"0/{n} " in text for n in range(1, 21))
+    assert all(f"\n{n:<5}" in text for n in range(64))
+    assert "-v shows" not in text
+
+
+def test_the_commands_can_be_pasted() -> None:
+    text = shown(two(), 80)
+    (line,) = (line for line in text.splitlines() if "graphdoctor diff" in line)
+    command = shlex.split(line[line.index("graphdoctor") :])
+    assert command == ["graphdoctor", "diff", "my logs", "--rank", "0", "--rank", "1"]
+
+
+def test_what_is_unknown_of_all_ranks_is_said_once() -> None:
+    text = shown(many(), 80)
+    assert text.count("ran to the end") == 1
+    assert text.count("graphdoctor didn't record") == 1
+
+
+def test_long_values_are_cut_to_what_differs() -> None:
+    text = shown(scattered(), 80)
+    assert "f32[8, 16]" in text
+    assert "f32[9, 16]" in text
+    assert "60 more ranks" in text
+
+
+def test_collectives_that_a_log_does_not_say_are_not_none_of_them() -> None:
+    made = job(
+        rank(0, compiled(collectives=None, cache="hit", graph="other")),
+        rank(1, compiled(collectives=SCHEDULE)),
+    )
+    assert "0 collectives" not in shown(made, 80)
+
+
+@for_each(
+    "kind, said",
+    [
+        ("schedule", "ranks 0–2 and rank 3 call different collectives in 0/0 step (all_reduce)"),
+        ("order", "from 0/0 step on, rank 3 ran graphs in another order than ranks 0–2"),
+        ("absent", "ranks 0–2 can wait in 0/0 step (all_reduce) for rank 3, which never compiled it"),
+        ("stopped", "ranks 0–2 can wait for rank 3, whose log ends at 0/0 step (all_reduce)"),
+    ],
+)
+def test_where_ranks_can_wait_forever_is_a_sentence(kind: str, said: str) -> None:
+    calls = () if kind == "order" else SCHEDULE[:1]
+    hang = read_fact(
+        HangCandidate,
+        {
+            "kind": kind,
+            "compile": "0/0",
+            "function": "step",
+            "waiting": (0, 1, 2),
+            "missing": (3,),
+            "collectives": calls,
+        },
+    )
+    made = uneven(8, others=range(3, 4)).replace(hangs=(hang,))
+    assert f"Possible hang: {said}." in " ".join(shown(made, 80).split())
+
+
+def test_a_divergence_without_a_recording_s_name_has_no_commands() -> None:
+    made = two().replace(recording=None)
+    assert isinstance(made.first_divergence, Divergence)
+    assert "graphdoctor diff" not in shown(made, 80)

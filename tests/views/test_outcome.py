@@ -1,0 +1,107 @@
+"""What fixes changed, in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.facts.counts import Counts
+from graphdoctor.facts.fixes import ColdCompile, LeftFinding, PairedTime, Treatment, TriedFix
+from graphdoctor.facts.recording import TargetInfo
+from graphdoctor.views.fixes import outcome, treatment_parts
+from graphdoctor.views.parts import statements
+from tests.factories import recording
+from tests.views.html.made import diagnosed
+
+BEFORE = Counts(
+    break_sites=3, skipped_frames=0, graphs=27, compiles=30, recompiles=17, frames_over_limit=0, coverage=0.5
+)
+
+
+def target(backend: str = "eager") -> TargetInfo:
+    return TargetInfo(text="model.py", compile_arguments={"backend": backend})
+
+
+def fix(number: int = 1, **values: Any) -> TriedFix:
+    return TriedFix(
+        **{
+            "title": f"Fix {number}", "kind": "code", "is_safe": True, "code": "GD101", "fingerprint": f"f{number}",
+            "place": f"model.py:{number}", "round": 1, "is_on_untouched": True, "verdict": "verified",
+            "is_applied": True, "diff": f"-{number}\n", **values,
+        }
+    )  # fmt: skip
+
+
+def treated(*tried: TriedFix, times: tuple[PairedTime, ...] = (), **after: Any) -> Treatment:
+    return Treatment(tried=tried or (fix(),), before=BEFORE, after=BEFORE.replace(**after), times=times)
+
+
+def times(backend: str, ratio: float, low: float, high: float) -> PairedTime:
+    return PairedTime(
+        backend=backend, before_us=100.0, after_us=100.0 * ratio, ratio=ratio, ratio_low=low, ratio_high=high, turns=21
+    )
+
+
+def shown(treatment: Treatment) -> str:
+    return ", ".join(filter(None, statements(tuple(treatment_parts(diagnosed(recording()), treatment)))))
+
+
+FASTER, SLOWER = times("inductor", 0.59, 0.58, 0.6), times("inductor", 1.2, 1.1, 1.3)
+
+
+def nothing(*tried: dict[str, Any], left: bool = True) -> Treatment:
+    """Fixes of which none was applied."""
+    found = LeftFinding(code="GD101", place="model.py:3", message="broken", reason="no fix is known")
+    cases = [fix(number, **{"is_applied": False, "verdict": "not tried"} | one) for number, one in enumerate(tried)]
+    return Treatment(tried=tuple(cases), before=BEFORE, left=(found,) if left else ())
+
+
+def recording_graphs() -> Treatment:
+    """CUDA graphs that torch records with a fix, and not before."""
+    return treated(cuda_graphs=1).replace(before=BEFORE.replace(cuda_graphs=0))
+
+
+UNSAFE = {"untried_cause": "unsafe"}
+COLD = ColdCompile(backend="inductor", before_s=133.72, after_s=50.31)
+INTERRUPTED = {"is_interrupted": True}
+UNCLEAR = ((0.9, 0.8, 1.01), (1.02, 1.0, 1.04), (0.999, 0.998, 0.9995))
+OUTCOMES: dict[str, tuple[Treatment, str]] = {
+    "faster": (treated(graphs=3, recompiles=0, times=(FASTER,)), "inductor"),
+    "two fixes": (treated(fix(1), fix(2), break_sites=1, coverage=1.0), "eager"),
+    "what got worse": (treated(fix(1), fix(2), fix(3), graphs=29, times=(SLOWER,)), "eager"),
+    "one edit for several findings is one fix": (
+        treated(fix(1, diff="-same"), fix(2, title="Fix 1", diff="-same"), graphs=3), "eager"
+    ),
+    # No speed is claimed that wasn't measured, and eager doesn't decide beside inductor.
+    **{f"unclear, {pair}": (treated(graphs=3, times=(times("inductor", *pair),)), "eager") for pair in UNCLEAR},
+    "slower under inductor": (treated(graphs=3, times=(times("eager", 0.2, 0.2, 0.2), SLOWER)), "eager"),
+    "faster under eager": (treated(graphs=3, times=(times("eager", 0.5, 0.5, 0.5),)), "eager"),
+    "unknown coverage is no change": (treated(graphs=3, coverage=None), "eager"),
+    "faster alone": (treated(times=(FASTER,)), "eager"),
+    "no count changed": (treated(), "eager"),
+    "CUDA graphs": (recording_graphs(), "eager"),
+    "CUDA graphs that were unknown before": (treated(cuda_graphs=1), "eager"),
+    "what compiling takes": (
+        treated(coverage=0.45, times=(FASTER,)).replace(cold_compile=COLD), "inductor"
+    ),
+    "interrupted": (treated(graphs=3).replace(**INTERRUPTED), "eager"),
+    # Nothing was applied, which isn't called a failure.
+    "interrupted before": (nothing({"verdict": "verified"}, left=False).replace(**INTERRUPTED), "eager"),
+    "interrupted at once": (nothing(left=False).replace(**INTERRUPTED), "eager"),
+    "nothing to fix": (nothing(left=False), "eager"),
+    "no fix": (nothing(), "eager"),
+    "not tried as unsafe": (nothing(UNSAFE), "eager"),
+    "trials are off": (nothing({"untried_cause": "not_requested", "reason": "trials are off"}, UNSAFE), "eager"),
+    "one without effect": (nothing({"verdict": "no effect"}), "eager"),
+    "none kept": (
+        nothing(*({"verdict": verdict} for verdict in ("no effect", "failed", "no effect")), UNSAFE), "eager"
+    ),
+}  # fmt: skip
+
+
+def test_what_changed_is_named_and_nothing_that_was_not_measured(snapshot: SnapshotAssertion) -> None:
+    told = {name: outcome(treatment, target(backend)) for name, (treatment, backend) in OUTCOMES.items()}
+    assert told == snapshot
+    assert "CUDA graphs, 0, 1" in shown(recording_graphs())
+    assert "compiling, inductor, 133.7 s, 50.3 s" in shown(OUTCOMES["what compiling takes"][0])

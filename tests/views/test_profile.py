@@ -1,0 +1,120 @@
+"""What people read of a profile at 80 and at 140 columns, and in an issue: the answer first, the rows add up."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.facts.profile import MemoryUse, ProfileReport
+from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
+from graphdoctor.views.profile import profile_view
+from graphdoctor.views.profile_words import Files, small_percent
+from tests.each import for_each
+from tests.studies.profile.reports import PACKAGE_FILE, profiled, trained
+from tests.views.outputs import on_terminal
+
+ROOT = Path("/project")
+REPORTS = {"inference": profiled, "training": trained}
+
+
+def rendered(shown: ProfileReport, *, width: int = 80, is_verbose: bool = False) -> str:
+    return on_terminal(profile_view(shown, None, root=ROOT), width=width, is_verbose=is_verbose)
+
+
+def as_markdown(shown: ProfileReport) -> str:
+    return render_view_markdown(profile_view(shown, None, root=ROOT))
+
+
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_profile(snapshot: SnapshotAssertion, name: str, width: int) -> None:
+    text = rendered(REPORTS[name](), width=width)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert text == snapshot
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_profile_for_an_issue(snapshot: SnapshotAssertion, name: str) -> None:
+    text = as_markdown(REPORTS[name]())
+    assert len(text) <= MAX_CHARACTERS
+    assert text == snapshot
+
+
+@for_each("width", [80, 100, 140, 200])
+def test_every_width_shows_each_kernel_by_its_head_and_number(width: int) -> None:
+    text = rendered(trained(), width=width)
+    assert all(len(line) <= width for line in text.splitlines())
+    for number in range(10):
+        assert re.search(rf"triton_r.*_{number}\b", text)
+    assert "modeling_gpt2.py:240" in "".join(text.split())
+
+
+def test_a_few_rows_are_shown_and_all_with_verbose() -> None:
+    short, whole = rendered(trained(), width=140), rendered(trained(), width=140, is_verbose=True)
+    assert "modeling_gpt2.py:249" in short
+    assert "modeling_gpt2.py:250" not in short
+    assert "3 more lines" in short
+    assert "4 more kernels" in short
+    assert "modeling_gpt2.py:252" in whole
+    assert "more line" not in whole
+    assert re.search(r"idle +55%", whole)
+
+
+def test_the_rows_of_a_table_add_up_to_the_call() -> None:
+    text = rendered(trained(), width=140, is_verbose=True)
+    table = text.partition("By line")[2].partition("\n\n")[0]
+    *rows, whole = [float(found) for found in re.findall(r"(?m)^ *([\d.]+)% ", table)]
+    assert whole == 100
+    assert sum(rows) == pytest.approx(100, abs=1.5)
+
+
+def keeping(**facts: Any) -> ProfileReport:
+    """A profile of a graph that keeps nothing, but for what is said."""
+    nothing = {"saved": (), "recomputed": {}, "recomputed_count": 0, "peak_bytes": None, "saved_bytes": None}
+    return profiled(memory=MemoryUse(**nothing | facts))
+
+
+def cheap(**facts: Any) -> ProfileReport:
+    """A profile of a graph that keeps what is cheap to compute again."""
+    memory = profiled().memory
+    assert memory is not None
+    kept = memory.saved[0].replace(is_cheap=True)
+    return profiled(memory=memory.replace(saved=(kept,), trial=None, **facts))
+
+
+NO_KERNELS: dict[str, Any] = {"regime": None, "kernels": (), "lines": ()}
+FORMS = {
+    "no steady call": profiled(call_us=None, regime=None),
+    "kernels that weren't measured": profiled(kernels_us=None, **NO_KERNELS),
+    "no kernel": profiled(kernels_us=0.0, rest_us=1000.0, **NO_KERNELS),
+    "no regime": profiled(regime=None),
+    "kernels that take longer than the call": profiled(kernels_us=1200.0, rest_us=0.0),
+    "nothing saved": keeping(saved_bytes=0, eager_saved_bytes=0),
+    "nothing saved, and something in eager mode": keeping(saved_bytes=0, eager_saved_bytes=4096),
+    "saved by no known graph": keeping(saved_bytes=4096, unlisted_bytes=4096),
+    "cheap to compute again": cheap(has_backward=True),
+    "cheap to compute again, without a backward": cheap(has_backward=False),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_is_not_known_or_unusual_is_said_plainly(snapshot: SnapshotAssertion, name: str) -> None:
+    assert rendered(FORMS[name], width=120) == snapshot
+
+
+def test_small_shares_can_be_told_apart() -> None:
+    assert [small_percent(share) for share in (0.5, 0.1, 0.034, 0.0049, 0.0002, 0.0)] == [
+        "50%", "10%", "3.4%", "0.5%", "<0.1%", "0%",
+    ]  # fmt: skip
+
+
+def test_files_are_shown_from_their_package_or_the_folder_on() -> None:
+    files = Files(trained(), ROOT)
+    assert files.place(PACKAGE_FILE, 5) == "transformers/models/gpt2/modeling_gpt2.py:5"
+    assert files.place("/project/net/model.py", 5) == "net/model.py:5"
+    assert files.shown("/elsewhere/site-packages/timm/layers.py") == "timm/layers.py"
+    assert files.place("/elsewhere/model.py", None) == "/elsewhere/model.py"

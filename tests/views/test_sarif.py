@@ -1,0 +1,133 @@
+"""The gate's answer as SARIF: valid by the standard's schema, and true."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.facts.check import CheckReport, Ignored
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.fixes.patch import unified
+from graphdoctor.rules.catalog import ALL_RULES
+from graphdoctor.views.edits import Replacement, edits_of
+from graphdoctor.views.sarif import render_sarif
+from tests.views.check_reports import DIFF, FORMS, ROOT, failed_report, finding, placed, report, target
+
+SCHEMA = json.loads((Path(__file__).parent / "schemas" / "sarif-2.1.0.json").read_text(encoding="utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+URI = re.compile(r"(file://[^/?#]*/|(?![^/]*:))([A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-F]{2})*")
+
+
+def run_of(answer: CheckReport) -> dict[str, Any]:
+    log = json.loads(render_sarif(answer, root=ROOT))
+    VALIDATOR.validate(log)
+    (run,) = log["runs"]
+    return run
+
+
+def result_of(found: Finding) -> dict[str, Any]:
+    (result,) = run_of(report(target(state="failed", new=(found,))))["results"]
+    return result
+
+
+def physical(found: Finding) -> dict[str, Any]:
+    return result_of(found)["locations"][0]["physicalLocation"]
+
+
+def test_the_schema_can_refuse():
+    VALIDATOR.check_schema(SCHEMA)
+    log = json.loads(render_sarif(failed_report(), root=ROOT))
+    del log["runs"][0]["tool"]
+    with pytest.raises(jsonschema.ValidationError, match="'tool' is a required property"):
+        VALIDATOR.validate(log)
+
+
+def test_a_report_with_all_there_is_is_valid(snapshot: SnapshotAssertion):
+    run = run_of(failed_report())
+    assert "/project" not in json.dumps(run)
+    for rule in run["tool"]["driver"]["rules"]:
+        del rule["help"], rule["fullDescription"]
+    assert json.dumps(run, indent=1, ensure_ascii=False) == snapshot
+
+
+def test_a_report_without_findings_is_valid():
+    run = run_of(report())
+    assert run["results"] == []
+    assert run["invocations"][0]["executionSuccessful"] is True
+    assert run["invocations"][0]["exitCode"] == 0
+
+
+def test_every_rule_can_be_described():
+    found = tuple(finding(code=code, rule=rule.name, fingerprint=code) for code, rule in ALL_RULES.items())
+    rules = run_of(report(target(state="failed", new=found)))["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == list(ALL_RULES)
+    for rule in rules:
+        assert rule["help"]["markdown"].startswith(rule["shortDescription"]["text"])
+        assert rule["fullDescription"]["text"]
+
+
+def test_a_rule_of_another_version_is_named_alone():
+    (rule,) = run_of(report(target(new=(finding(code="GD999", rule="unheard-of"),))))["tool"]["driver"]["rules"]
+    assert rule == {"id": "GD999"}
+
+
+def test_each_form_of_a_finding(snapshot: SnapshotAssertion):
+    assert [f"{name}: {json.dumps(result_of(found), ensure_ascii=False)}" for name, found in FORMS.items()] == snapshot
+
+
+def test_what_is_ignored_is_suppressed(snapshot: SnapshotAssertion):
+    given = (("comment", "it is rare"), ("comment", None), ("path", None), ("setting", None))
+    ignored = tuple(Ignored(finding=finding(), by=by, reason=reason) for by, reason in given)
+    results = run_of(report(target(ignored=ignored)))["results"]
+    assert [(each["suppressions"], each["properties"]["isFailing"]) for each in results] == snapshot
+
+
+@given(st.text(st.characters(exclude_characters="\\", exclude_categories=["Cs"]), min_size=1))
+def test_any_path_is_a_uri_that_decodes_to_it(file):
+    if file.startswith("<") or file.startswith("./"):
+        return
+    uri = physical(placed(file))["artifactLocation"]["uri"]
+    assert URI.fullmatch(uri), uri
+    parts = urlsplit(uri)
+    decoded = unquote(f"//{parts.netloc}{parts.path}" if parts.netloc else parts.path)
+    assert decoded.removeprefix("/") == file.removeprefix("/project/").removeprefix("/")
+
+
+def replaced(text: str, replacements: list[Replacement]) -> str:
+    """What an editor makes of regions; lines end with LF."""
+    starts = [0]
+    starts += [at + 1 for at, character in enumerate(text) if character == "\n"]
+    for change in reversed(replacements):
+        begin = starts[change.line - 1] if change.line <= len(starts) else len(text)
+        end = starts[change.end_line - 1] + change.end_column - 1 if change.end_line <= len(starts) else len(text)
+        text = text[:begin] + change.text + text[end:]
+    return text
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "-", "+", "--- a/x", "@@ -1 +1 @@", "\\ no", "é\r", ""]), max_size=12)
+
+
+@given(LINES, LINES, st.booleans(), st.booleans())
+def test_regions_do_what_the_diff_does(before, after, is_ended, is_ended_after):
+    old = "\n".join(before) + ("\n" if before and is_ended else "")
+    new = "\n".join(after) + ("\n" if after and is_ended_after else "")
+    edits = edits_of(unified(old.encode(), new.encode(), "a b/ü.py"))
+    if old == new:
+        assert edits == {}
+        return
+    assert list(edits) == ["a b/ü.py"]
+    assert replaced(old, edits["a b/ü.py"]) == new
+
+
+def test_a_diff_of_two_files_is_two_edits_and_a_quoted_path_is_read():
+    other = unified(b"a\n", b"b\n", 'odd"name.py')
+    assert list(edits_of(DIFF + other)) == ["model.py", 'odd"name.py']

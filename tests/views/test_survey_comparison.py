@@ -1,0 +1,49 @@
+"""Two surveys side by side, in every format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.facts.survey_comparison import SurveyComparison
+from graphdoctor.studies.survey.comparison import compare_surveys
+from graphdoctor.views.markdown_text import render_view_markdown
+from graphdoctor.views.survey_comparison import survey_comparison_view
+from tests.studies.survey.comparisons import changed
+from tests.studies.survey.reports import report, row
+from tests.views.outputs import on_terminal
+
+
+def compared(before: Any, after: Any, fail_on: Any = "warning", **more: Any) -> SurveyComparison:
+    """Two surveys of these rows."""
+    return compare_surveys(report(before), report(after, **more), version="0.2.0", fail_on=fail_on)
+
+
+def text_of(comparison: SurveyComparison, *, width: int = 80, is_verbose: bool = False) -> str:
+    """What a terminal shows."""
+    return on_terminal(survey_comparison_view(comparison), width=width, is_verbose=is_verbose)
+
+
+def as_markdown(comparison: SurveyComparison) -> str:
+    return render_view_markdown(survey_comparison_view(comparison))
+
+
+@pytest.mark.parametrize(("width", "is_verbose"), [(80, False), (140, True)])
+def test_a_comparison_on_the_terminal(snapshot: SnapshotAssertion, width: int, is_verbose: bool) -> None:
+    text = text_of(changed(), width=width, is_verbose=is_verbose)
+    assert max(map(len, text.splitlines())) <= width
+    assert text == snapshot
+
+
+def test_a_comparison_as_markdown(snapshot: SnapshotAssertion) -> None:
+    assert as_markdown(changed()) == snapshot
+
+
+def test_what_is_the_same_elsewhere_better_or_below_fail_on(snapshot: SnapshotAssertion) -> None:
+    rows = report().rows
+    assert text_of(compared(rows, rows)) == snapshot(name="the same survey twice")
+    assert text_of(compared([row()], [row(torch="2.14.0")])) == snapshot(name="another torch")
+    assert text_of(compared([row(break_sites=2)], [row()])) == snapshot(name="better")
+    assert text_of(compared([row()], [row(break_sites=1)], fail_on="error")) == snapshot(name="worse, and doesn't fail")
