@@ -53,8 +53,12 @@ def _verdict(variants: Sequence[Variant]) -> BenchVerdict:
     faster = [one for one in others if (one.status, one.judgement) == ("ok", "faster") and one.speedup is not None]
     best, said = (_fastest(faster, eager)) if faster else (EAGER, _none_faster(others))
     wrong = listed([_with_ratio(one) for one in _by_speed(others) if one.status == "wrong"])
-    failed = listed([one.name for one in others if one.status == "failed"])
-    trouble = (wrong and f"Wrong results: {wrong}", failed and f"Failed: {failed}")
+    is_any_right = any(one.status == "ok" for one in others)
+    failed = [one for one in others if one.status == "failed" or (one.status == "skipped" and not is_any_right)]
+    # Why they failed is the answer where there is no other; elsewhere it stands below.
+    why = [f"{one.name} {_ended(one)}" for one in failed[:_MAX_NAMED] if not is_any_right]
+    named = listed([one.name for one in failed[len(why) :]])
+    trouble = (wrong and f"Wrong results: {wrong}", *why, named and f"{'Also failed' if why else 'Failed'}: {named}")
     return BenchVerdict(text=_sentences(*said, *trouble), best=best)
 
 
