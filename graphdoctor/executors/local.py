@@ -77,15 +77,13 @@ def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
         # A process ended over one of these: each is tried once more, alone, when less memory is in use.
         for index in pending.values():
             job.begin(index)
-            with _pool(1) as pool:
+            with _pool(1) as pool, contextlib.suppress(BrokenProcessPool):
                 future = pool.submit(packed_attempt, job.work, job.pieces[index])
                 (process,) = pool._processes.values()
-                try:
-                    found = unpacked(future.result())
-                except BrokenProcessPool:
-                    process.join()
-                    found = failure_of_end(process.exitcode, 2)
-            yield index, found
+                yield index, unpacked(future.result())
+                continue
+            # The pool has waited for it: two that wait at once may both not be told its status.
+            yield index, failure_of_end(process.exitcode, 2)
 
 
 @contextlib.contextmanager
