@@ -97,9 +97,15 @@ class Page:
     def sections(self, what_if: Blocks) -> Iterator[Section]:
         """The sections after the findings; ``what_if`` is said of recompiles."""
         diagnosis, picture = self._diagnosis, self._picture
+        guarded = diagnosis.recording.guards
+        paths = [node.file for graph in picture.graphs for node in graph.nodes if node.file is not None]
+        entries = [guard for each in (guarded.sets if guarded else ()) for guard in each.nodes]
+        paths += [guard.location.file for guard in entries if guard.location is not None]
+        # As the page's graphs and guards name it; a redacted page must not say where the program lay.
+        named = {relative(path, self._root): path for path in paths}
         files = [
             listing(number, file, Location(file=file.file, line=1, function="", package=file.package).shown_file)
-            | {"path": str(self._root / file.file)}
+            | {"path": named.get(file.file, file.file)}
             for number, file in enumerate(self._files)
         ]
         source = self._drawing(
