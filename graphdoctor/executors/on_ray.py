@@ -177,6 +177,7 @@ class _Pending:
         self._folder = folder
         self._job = job
         self._beginnings = None if job.on_begin is None else _beginnings(ray)
+        self._question: Any = None
         self._indices: dict[Any, int] = {}
         self._begun: set[int] = set()
         self._has_succeeded = False
@@ -234,11 +235,17 @@ class _Pending:
         return unpacked(answer)
 
     def _report_beginnings(self) -> None:
-        """Tell what nodes say has begun; an actor that a node took along doesn't answer for a while."""
+        """Tell what nodes say has begun; an actor that a node took along doesn't answer for a while.
+
+        Each answer is given once, so one that is late is waited for and not asked for again.
+        """
         if self._beginnings is None:
             return
+        question = self._beginnings.taken.remote() if self._question is None else self._question
+        ready, _ = self._ray.wait([question], timeout=_REPORT_S)
+        self._question = None if ready else question
         with contextlib.suppress(self._ray.exceptions.RayError):
-            for index, place in self._ray.get(self._beginnings.taken.remote(), timeout=_REPORT_S):
+            for index, place in self._ray.get(question) if ready else ():
                 # A report may come after the outcome of another attempt.
                 if index in self._indices.values():
                     self._begun.add(index)
