@@ -128,10 +128,30 @@ def test_our_own_words_for_what_changed_stay(text):
         ("call 2, compiling qzsecret", "…"),
         ("call qzsecret", "…"),
         ("variation 1 of 3: scale = 'qzsecret'", "…"),
+        ("memory = 4096", "…"),
+        ("尺寸 = 4096", "…"),
+        ("call 2, 4096", "…"),
     ],
 )
 def test_a_phase_is_told_unless_it_has_values_in_it(phase, told):
     assert public.phase(phase) == told
+
+
+def test_a_traceback_of_the_program_keeps_places_and_types_and_nothing_that_it_says():
+    lines = ("Traceback (most recent call last):", '  File "/project/model.py", line 3, in forward', "    raise error")
+    message = ("ValueError: input type is not a list", '  File "/project/model.py", line 3', "    None")
+    told = ("Traceback (most recent call last):", '  File "file1.py", line 3, in forward', "ValueError")
+    assert shown().traceback("\n".join((*lines, *message))) == "\n".join(told)
+
+
+def test_a_number_is_told_of_a_setting_as_far_as_it_is_short_and_never_of_the_seed():
+    config = {"torch._dynamo.config.recompile_limit": 8, "torch._inductor.config.x": 739184625}
+    options = {"calls": 2, "seed": 739184625}
+    target = redaction().meta({"target": {"config": config, "call_options": options}})["target"]
+    assert target["config"] == {**config, "torch._inductor.config.x": "…"}
+    assert target["call_options"] == {"calls": 2}
+    (event,) = redaction().events([{"event": "config", "values": config}])
+    assert event["values"] == target["config"]
 
 
 def test_the_kind_of_a_gap_goes_through_and_its_words_stay_behind():
@@ -277,6 +297,7 @@ def test_arguments_keep_dtype_and_shape(text, told):
         (public.guard_kind, "QZSECRET", "…"),
         (public.event_name, "backend_compile", "backend_compile"),
         (public.event_name, "qzsecret_compile", "…"),
+        (public.event_name, "密码_compile", "…"),
         (public.printed_value, "True", "True"),
         (public.printed_value, "12", "12"),
         (public.printed_value, "'qzsecret'", "…"),

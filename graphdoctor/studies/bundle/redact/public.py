@@ -47,7 +47,7 @@ _INSTRUCTION = re.compile(
 )
 _WONT_CONVERT = re.compile(r"^WON'T CONVERT (\S+) (.+) line (\d+)\s*$")
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: *(.*))?$")
-_WORD = re.compile(r"[A-Za-z]+")
+_WORD = re.compile(r"[^\W\d_]+")
 _SIZED = ("shape[", "size()[", "stride(", "stride()[", "size(")
 
 
@@ -176,7 +176,19 @@ class Public:
         return f'{entry[1]}File "{self.file(entry[2])}", line {entry[3]}, in {self.function(entry[4], entry[2])}'
 
     def traceback(self, text: str) -> str:
-        """A printed traceback, or what torch says of a graph break: its own words, types and places, and no source."""
+        """A printed traceback with places and types, but no source and no messages: these are the program's own."""
+        shown = []
+        for line in text.splitlines():
+            if entry := _STACK_ENTRY.match(line):
+                shown.append(self._stack_line(entry))
+            elif not line.startswith(" ") and (raised := _raised(line)):
+                shown.append(self.exception(raised[1]))
+            elif line.startswith(("Traceback (most recent call last):", "During handling of", "The above exception")):
+                shown.append(self.breaks.kept(line))
+        return "\n".join(shown)
+
+    def break_text(self, text: str) -> str:
+        """What torch says of a graph break: its own words, types and places, and no source."""
         ids = [f"GB{number}" for number in re.findall(r"\bgb(\d{4})\b", text)]
         shown: list[str] = []
         is_source = False
@@ -254,11 +266,12 @@ record_kind = _among(known.RECORD_KINDS)
 opcode = _among(known.OPCODES)
 switch = _among(known.SWITCHES, None)
 hint_name = _among(known.HINT_NAMES, None)
-option_name = _among(options_of(RunSpec), None)
+option_name = _among(options_of(RunSpec).keys() - {"seed"}, None)
 inputs_from = _among(known.ORIGINS, "a function in the program")
 event_name = _of_words(known.PHASE_WORDS)
 """The name of one of torch's compile phases."""
-phase = _of_words({"compiling", *_WORD.findall(" ".join((*get_args(Phase), *get_args(CallPhase))))})
+_PHASES = "|".join(re.escape(text).replace(r"\{index\}", r"\d+") for text in (*get_args(Phase), *get_args(CallPhase)))
+phase = _matching(rf"(?:{_PHASES})(?:, compiling \d+/\d+)?")
 """What the probe was doing; a variation, which has values in it, is left out."""
 
 
@@ -287,6 +300,8 @@ _OPTIONS: Mapping[str, Reader] = {
 
 def option(name: str, value: object) -> Any:  # noqa: ANN401 - of as many types as options
     """The value of a name: an option of a run, what the words of a hint need, a config value, a package's version."""
+    if name.startswith("torch."):
+        return value if printed_value(str(value)) != LEFT_OUT else LEFT_OUT
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, Mapping):
@@ -295,8 +310,7 @@ def option(name: str, value: object) -> Any:  # noqa: ANN401 - of as many types 
         return []
     if package_name(name):
         return version(str(value)) or LEFT_OUT
-    reader = printed_value if name.startswith("torch.") else _OPTIONS.get(name)
-    return LEFT_OUT if reader is None else reader(str(value))
+    return _OPTIONS[name](str(value)) if name in _OPTIONS else LEFT_OUT
 
 
 def package_name(text: str) -> str | None:

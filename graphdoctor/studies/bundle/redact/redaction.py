@@ -149,7 +149,7 @@ class Redaction:
             "name": public.event_name,
             "gb_type": shown.gb_type,
             "traceback": shown.traceback,
-            "fail_reason": shown.traceback,
+            "fail_reason": shown.break_text,
             "eager": shown.outcome,
             "dtype": public.dtype,
             "inputs": shown.values,
@@ -170,8 +170,8 @@ class Redaction:
         }
         """What the JSON of a record becomes."""
         self._texts: Mapping[str, Callable[[str], str]] = {
-            "dynamo_graph_break_reason": shown.traceback,
-            "dynamo_error": shown.traceback,
+            "dynamo_graph_break_reason": shown.break_text,
+            "dynamo_error": shown.break_text,
             "dynamo_output_graph": lambda _payload: _NO_CODE,
             "recompile_reasons": self._reasons,
         }
