@@ -155,3 +155,16 @@ def test_a_branch_is_rewritten_only_if_its_meaning_is_certain(statement: str, co
 def test_a_call_that_only_holds_the_break_is_never_skipped() -> None:
     site = named("fwdhook", pointed="print('h')")
     assert not any("is_compiling" in (fix.snippet or "") for fix in rule_of(site).fixes(site))
+
+
+@for_each(
+    "owner, path, function, code",
+    [
+        ("stdlib", "/usr/lib/python3.12/copy.py", "deepcopy", "GD108"),
+        ("user", r"C:\Users\me\miniconda3\Lib\copy.py", "copy", "GD108"),
+        ("torch", "/lib/site-packages/torch/_dynamo/polyfills/copy.py", "reduce_ex_user_defined_object", "GD100"),
+    ],
+)
+def test_a_break_in_a_copy_is_known_by_the_function(owner: Origin, path: str, function: str, code: str) -> None:
+    cause = {"statement": "y = again(x)", "gb_type": "Unknown", "inside": [(owner, path, function)]}
+    assert rule_of(site_of(cause)).code == code
