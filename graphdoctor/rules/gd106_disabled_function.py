@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.rule import BreakRule
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
@@ -47,8 +47,7 @@ class DisabledFunction(BreakRule, code="GD106", name="disabled-function", severi
     torch_ids = ("GB0098",)
     gb_type = r".*torch\.compiler\.disable\(\)`d function"
     says = "`{site.named}` is under `torch.compiler.disable`, so it runs eagerly"
-    remedies = (
-        code_fix(
-            "Remove `torch.compiler.disable` from `{site.named}` if torch can trace it now", "torch's hint for GB0098"
-        ),
-    )
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        title = f"Remove `torch.compiler.disable` from `{site.called or 'the function'}` if torch can trace it now"
+        yield code_fix(title, "torch's hint for GB0098")

@@ -168,3 +168,10 @@ def test_a_call_that_only_holds_the_break_is_never_skipped() -> None:
 def test_a_break_in_a_copy_is_known_by_the_function(owner: Origin, path: str, function: str, code: str) -> None:
     cause = {"statement": "y = again(x)", "gb_type": "Unknown", "inside": [(owner, path, function)]}
     assert rule_of(site_of(cause)).code == code
+
+
+def test_a_suggestion_about_a_function_names_no_other_code() -> None:
+    site = site_of({"statement": "return self.look(x) + 1", "gb_type": "x", "torch_id": "GB0098"})
+    assert [fix.title for fix in rule_of(site).fixes(site)] == [
+        "Remove `torch.compiler.disable` from `the function` if torch can trace it now"
+    ]
