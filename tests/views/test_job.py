@@ -147,3 +147,11 @@ def test_a_divergence_without_a_recording_s_name_has_no_commands() -> None:
     made = two().replace(recording=None)
     assert isinstance(made.first_divergence, Divergence)
     assert "graphdoctor diff" not in shown(made, 80)
+
+
+def test_long_values_are_cut_to_where_they_differ() -> None:
+    calls = [tuple(f"torch.ops.mine.call{number}.default" for number in range(80)) for _ in range(2)]
+    other = (*calls[1][:40], "torch.ops.mine.another.default", *calls[1][41:])
+    text = on_terminal(job_view(job(rank(0, compiled(collectives=calls[0])), rank(1, compiled(collectives=other)))))
+    assert "call40" in text
+    assert "another" in text

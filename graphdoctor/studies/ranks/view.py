@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import (
@@ -55,6 +56,8 @@ _MOST_NAMED = 24
 """Characters of ranks that are named within a sentence; of more, only their number is said."""
 _VALUE = 240
 """Characters of a value at the first divergence."""
+_CONTEXT = 24
+"""Characters before the first that differs, in values that are cut."""
 _FEW_ROWS = 8
 
 _WORDS: dict[Aspect, str] = {
@@ -171,10 +174,16 @@ def _divergence(found: Divergence) -> Iterator[Block]:
     at = Span(_named(found, found.compile), "code")
     yield Note(("What ranks have at ", at, ", ", short_place(found.location), ":"), show="long")
     shown, more = found.values[:_MOST_GROUPS], found.values[_MOST_GROUPS:]
+    texts = [" ".join(value.value.split()) for value in shown]
+    if found.what == "collectives":
+        texts = [", ".join(map(_collective, text.split(", "))) for text in texts]
+    # Long values begin shortly before the first character that differs.
+    is_long = len(texts) > 1 and max(map(len, texts)) > _VALUE
+    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
+    begin = max(sum(1 for _ in alike) - _CONTEXT, 0) if is_long else 0
     rows = []
-    for value in shown:
-        text = ", ".join(map(_collective, value.value.split(", "))) if found.what == "collectives" else value.value
-        whole = Span(without_middle(" ".join(text.split()), _VALUE), "code")
+    for value, text in zip(shown, texts, strict=True):
+        whole = Span("…" * bool(begin) + without_middle(text[begin:], _VALUE), "code")
         rows.append(Row(ranks_text(value.ranks), "missing" if text == "-" else whole))
     if more:
         ranks = sum(len(value.ranks) for value in more)
