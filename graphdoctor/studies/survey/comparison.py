@@ -286,7 +286,9 @@ def _mismatches(before: SurveyReport, after: SurveyReport, pairs: _Pairs) -> Ite
     for key in {**old, **new}:
         (aspect, name), one, other = key, old.get(key), new.get(key)
         is_known = aspect == "options" or (key in old and key in new)
-        if one != other and is_known and not (aspect == "planned" and is_whole):
+        # Surveys that were interrupted after as many pieces may have stopped at others.
+        differ = not is_whole if aspect == "planned" else one != other
+        if differ and is_known:
             yield SurveyMismatch(aspect=aspect, name=name, before=one, after=other)
 
 

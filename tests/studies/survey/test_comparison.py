@@ -264,6 +264,8 @@ MOVED = [("torch", "2.13.0", "2.14.0", 2), ("device", "cpu", "H200", 3), ("libra
         (report(OLD), report(NEW), MOVED),
         (report([row()], planned=2), report([row(), row("b")]), [("planned", "1 of 2", "2 of 2", None)]),
         (report([row()]), report([row()], planned=2), [("planned", "1 of 1", "1 of 2", None)]),
+        # They may have stopped at other pieces.
+        (report([row()], planned=2), report([row()], planned=2), [("planned", "1 of 2", "1 of 2", None)]),
         (report([row()], shard="1/2"), report([row()], shard="2/2"), [("shard", "1/2", "2/2", None)]),
         (report([row(calls=2)]), report([row(calls=3, recompiles=1)]), [("calls", "2", "3", 1)]),
         # Many differences of a kind are only counted.
