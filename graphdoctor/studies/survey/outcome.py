@@ -107,11 +107,13 @@ def outcome_of_bench(report: BenchReport) -> PieceOutcome:
 
 
 def _of_variant(variant: Variant, stage: SurveyStage, failed: SurveyStatus) -> PieceOutcome:
-    if variant.exit is None:
+    exit_ = variant.exit
+    if exit_ is None:
         return PieceOutcome(failed, stage, variant.reason)
-    found = ended_early(variant.exit, stage=stage)
-    is_stopped = found.status in ("timeout", "out_of_memory") or variant.exit.reason in ("killed", "exited")
-    return replace(found, stage=stage, status=found.status if is_stopped else failed)
+    found = ended_early(exit_, stage=stage)
+    if found.status in ("timeout", "out_of_memory") or exit_.reason in ("killed", "exited"):
+        return replace(found, stage=stage)
+    return PieceOutcome(failed, stage, exit_.message or variant.reason, exit_.error_type, cut(exit_.traceback))
 
 
 def _part(variant: Variant) -> SurveyStage | None:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from graphdoctor.facts.recording import Call, CaptureGap
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.studies.survey.outcome import compiler_stage, cut, ended_early, outcome_of
+from graphdoctor.studies.survey.outcome import (
+    PieceOutcome,
+    compiler_stage,
+    cut,
+    ended_early,
+    outcome_of,
+    outcome_of_bench,
+)
 from tests.each import for_each
 from tests.factories import with_facts
 from tests.rules.gate.diagnoses import with_prints
+from tests.studies.bench.reports import eager, ended, report
 
 
 def _ended(**more):
@@ -86,6 +94,14 @@ def test_a_run_that_torch_left_records_out_of_is_no_crash():
     assert outcome_of(with_facts(whole, gaps=(gap,))).status == "ok"
     unfinished = with_facts(whole, calls=(Call(index=1, outcome="unfinished"),))
     assert outcome_of(unfinished).status == "crashed"
+
+
+def test_a_variant_that_fails_in_a_bench_has_its_error_whatever_ended_it():
+    raised = {"status": 1, "reason": "error", "error_type": "ValueError", "traceback": "Traceback"}
+    for more, words in (({"message": "It is refused.", "hint_code": "no_inputs"}, "It is refused."), ({}, "status 1")):
+        own = ended("default", "failed", "status 1", exit=ProbeExit(**raised, **more))
+        found = outcome_of_bench(report(eager(), own))
+        assert found == PieceOutcome("compile_failed", "bench", words, "ValueError", "Traceback")
 
 
 def test_a_long_traceback_keeps_both_ends():
