@@ -28,7 +28,8 @@ _UNSET: Mapping[str, object] = {"backend": "inductor", "mode": None, "dynamic": 
 """What torch.compile does where nothing is given."""
 _KINDS = {name: RUN[name] for name in ("backend", "mode", "fullgraph", REGIONAL)}
 _KINDS["dynamic"] = Kind("true, false or None", lambda value: value is None or isinstance(value, bool))
-"""What a variant says besides options and settings."""
+_KINDS |= {"option.NAME": RUN["options"], "config.NAME": RUN["config"]}
+"""What a variant can say. Options and settings are read by their prefixes."""
 _NEXT = re.compile(r"[,\s]+(?=[A-Za-z_][\w.]*=|regional\b)")
 """Between two parts of a variant; a comma within a value is none."""
 
