@@ -203,10 +203,7 @@ class _Shown:
         for at in shown:
             is_right = at > 0 and part.columns[at].is_number
             heading = Prose(line(part.columns[at].heading))
-            names = [0, *(longest_name(parts.plain_text(row[at].text)) for row in rows if not is_right)]
-            # A longer one would take what the others need, and be broken all the same.
-            least = max(name for name in names if name <= self._console.width // 2)
-            table.add_column(heading, justify="right" if is_right else "left", width=widths.get(at), min_width=least)
+            table.add_column(heading, justify="right" if is_right else "left", width=widths.get(at))
         for row in rows:
             figures = (
                 figure(line(cell.text, cell.tone), line(cell.detail, "dim"), is_wide=self._is_wide)

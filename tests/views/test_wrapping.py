@@ -8,8 +8,6 @@ import re
 from rich.console import Console
 from rich.text import Text
 
-from graphdoctor.views.parts import Cell, Column, Table
-from graphdoctor.views.terminal import write_parts
 from graphdoctor.views.terminal_lines import Indented, Prose, code, labeled_rows, prose_breaks, write
 from tests.each import for_each
 
@@ -30,18 +28,6 @@ def test_a_card_s_rows_never_break_a_name(width: int) -> None:
     write(console, Text(words))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert {name for line in lines for name in re.findall(r"\w+", line)} == {"try", *re.findall(r"\w+", words)}
-    assert max(map(len, lines)) <= width
-
-
-@for_each("width", [60, 80])
-def test_a_table_s_texts_never_break_a_name_that_has_room(width: int) -> None:
-    console = Console(file=io.StringIO(), width=width, color_system=None)
-    setting = "torch.compiler.config.allow_unspec_int_on_nn_module = True"
-    cells = (Cell(setting), Cell("2 recompiles, counted above"), Cell("up to 8.9 s of compiling"))
-    columns = tuple(Column(name, is_number=False) for name in ("do this", "fixes", "saves"))
-    write_parts(Table(columns, (cells,), "thing"), console)
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert "allow_unspec_int_on_nn_module" in [word for line in lines for word in line.split()]
     assert max(map(len, lines)) <= width
 
 
