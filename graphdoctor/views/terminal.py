@@ -24,6 +24,7 @@ from graphdoctor.views.terminal_lines import (
     clean,
     clean_lines,
     code,
+    command,
     cut_lines,
     diff_text,
     figure,
@@ -134,7 +135,10 @@ class _Shown:
                 lines = text.split("\n")
                 few = self._few(lines, part.most)
                 shown = "\n".join(few)
-                yield Prose(clean_lines(shown)) if part.language == "text" else code(shown)
+                if part.language == "text":
+                    yield Prose(clean_lines(shown))
+                else:
+                    yield command(shown) if part.language == "shell" else code(shown)
                 if len(few) < len(lines):
                     yield Prose(self._more(len(lines) - len(few), "line"))
             case parts.Diff(text):

@@ -104,9 +104,14 @@ def _parts(line: Text, width: int) -> Iterator[Text]:
             yield part
 
 
-def code(text: str) -> Text:
-    """Code to paste: no line of it is broken."""
-    return Text(block(text), "cyan", no_wrap=True, overflow="ignore")
+def code(text: str, most: int = _MOST_CHARACTERS) -> Text:
+    """Code to paste: no line of it is broken; one of more than ``most`` characters is shown without its middle."""
+    return Text(block(text, most), "cyan", no_wrap=True, overflow="ignore")
+
+
+def command(text: str) -> Text:
+    """A shell's command, which is one line however long it is."""
+    return code(text, _MOST_OF_A_BLOCK)
 
 
 def cut_lines(lines: Iterable[Text]) -> Text:
@@ -149,10 +154,10 @@ def clean_lines(text: str, style: str = "") -> Text:
     return Text(block(text), style=style)
 
 
-def block(text: str) -> str:
+def block(text: str, most: int = _MOST_CHARACTERS) -> str:
     """Text of several lines, safe for a terminal; each too long line, and the whole, without its middle."""
     lines = printable_lines(without_middle(text, _MOST_OF_A_BLOCK)).split("\n")
-    return "\n".join(without_middle(line, _MOST_CHARACTERS) for line in lines)
+    return "\n".join(without_middle(line, most) for line in lines)
 
 
 def diff_text(diff: str, *, is_whole: bool) -> RenderableType:

@@ -8,8 +8,10 @@ import re
 from rich.console import Console
 from rich.text import Text
 
+from graphdoctor.views.parts import Code, View
 from graphdoctor.views.terminal_lines import Indented, Prose, code, labeled_rows, prose_breaks, write
 from tests.each import for_each
+from tests.views.outputs import on_terminal
 
 
 def test_prose_is_broken_between_words_and_beside_names() -> None:
@@ -43,6 +45,11 @@ def test_code_is_never_broken_and_lines_end_without_spaces() -> None:
     write(console, Indented(code(text), Text("  ")))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert shown == f"        try  {text}\n\n{' ' * 13}total\n  {text}\n"
+
+
+def test_a_long_command_is_whole() -> None:
+    text = f"graphdoctor fix model.py{' --ignore GD101' * 150}"
+    assert f"\n  {text}\n" in on_terminal(View(("fix",), "fix", (Code(text, "shell"),)))
 
 
 def test_no_comma_stands_alone() -> None:
