@@ -411,26 +411,36 @@ def failures(rows: Iterable[SurveyRow]) -> list[Failure]:
 
     Errors are the same if they differ only in numbers and in words that hold the target's own name.
     """
-    failed = (row for row in rows if not row.is_passed)
-    groups = grouped(((row.status, row.stage, row.error_type, _pattern(row)), row) for row in failed)
+    failed = [(row, _pieces(row)) for row in rows if not row.is_passed]
+    groups = grouped(
+        ((row.status, row.stage, row.error_type, tuple(_pattern(row, own))), (row, own)) for row, own in failed
+    )
     found = []
-    for (status, stage, _, pattern), own in groups.items():
-        texts = {failure_text(row) for row in own}
-        found.append(Failure(status, stage, texts.pop() if len(texts) == 1 else pattern, tuple(own)))
+    for (status, stage, *_), together in groups.items():
+        columns = zip(*(own for _, own in together), strict=True)
+        error = "".join(column[0] if len(set(column)) == 1 else _OTHER for column in columns)
+        found.append(Failure(status, stage, error or None, tuple(row for row, _ in together)))
     return sorted(found, key=lambda failure: (not failure.rows[0].is_judged, -len(failure.targets)))
 
 
-def _pattern(row: SurveyRow) -> str:
-    """Its error, with a sign for the target's own name, which is the last part of it, and for numbers."""
-    name = re.split(r"[/:]", row.name)[-1]
+def _own_name(row: SurveyRow) -> str:
+    """What errors call the target: the last part of its name."""
+    return re.split(r"[/:]", row.name)[-1]
+
+
+def _pieces(row: SurveyRow) -> list[str]:
+    """Its error: the target's name, words, and what is between them."""
+    name = _own_name(row)
+    return re.findall(rf"(?<!\w){re.escape(name)}(?!\w)|\w+|\W" if name else r"\w+|\W", failure_text(row) or "")
+
+
+def _pattern(row: SurveyRow, pieces: Iterable[str]) -> Iterator[str]:
+    """What errors of other targets must share with it: a sign stands for the target's own name, and for numbers."""
+    name = _own_name(row)
     letters = _letters(name)
-
-    def shown(word: re.Match[str]) -> str:
-        is_own = word[0] == name or (len(letters) >= _LEAST_NAME and letters in _letters(word[0]))
-        return _OTHER if is_own or _NUMBER.fullmatch(word[0]) else word[0]
-
-    words = rf"(?<!\w){re.escape(name)}(?!\w)|\w+" if name else r"\w+"
-    return re.sub(words, shown, failure_text(row) or "")
+    for piece in pieces:
+        is_own = piece == name or (len(letters) >= _LEAST_NAME and letters in _letters(piece))
+        yield _OTHER if is_own or _NUMBER.fullmatch(piece) else piece
 
 
 def _letters(text: str) -> str:
