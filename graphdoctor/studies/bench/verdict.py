@@ -111,7 +111,7 @@ def pays_off(variant: Variant, eager: Variant) -> str:
         return "but when that pays off is unknown"
     # When compiling has paid off, both have taken as long as that many calls in eager mode.
     is_long = eager.call_us is not None and calls * eager.call_us.median / 1e6 >= _LONG_S
-    return f"pays off after {calls_text(calls)}{f', {calling_text(calls, eager)}' if is_long else ''}"
+    return f"pays off after {calls_text(max(calls, 1))}{f', {calling_text(calls, eager)}' if is_long else ''}"
 
 
 def _none_faster(others: Sequence[Variant]) -> tuple[str, ...]:

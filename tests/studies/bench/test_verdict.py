@@ -8,7 +8,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.bench import EAGER, Noise, Sweep, SweepPoint, Variant
 from graphdoctor.facts.diagnosis import Cost, Effects
-from graphdoctor.studies.bench.verdict import verdict
+from graphdoctor.studies.bench.verdict import pays_off, verdict
 from tests.factories import change
 from tests.studies.bench.reports import (
     LIBRARY,
@@ -100,6 +100,10 @@ ANSWERS: dict[str, Sequence[Variant]] = {
 def test_what_times_results_and_findings_come_to(snapshot: SnapshotAssertion) -> None:
     found = {name: verdict(variants, QUIET) for name, variants in ANSWERS.items()}
     assert {name: (said.best, said.text) for name, said in found.items()} == snapshot
+
+
+def test_compiling_that_costs_nothing_pays_off_after_a_call() -> None:
+    assert pays_off(variant().replace(break_even_calls=0), eager()) == "pays off after 1 call"
 
 
 def test_a_noisy_machine_is_said() -> None:
