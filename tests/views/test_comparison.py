@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,13 @@ def test_hidden_findings_are_told() -> None:
     assert "Hidden by --own-code, --select or --ignore: 3 before, 3 after" in (
         text_of(both(Selection(select=("GD9",)))).replace("\n", " ")
     )
+
+
+def test_calls_have_their_change_and_a_foreign_log_is_called_one() -> None:
+    found = both()
+    more = found.after.replace(summary=found.after.summary.replace(calls=4))
+    log = found.before.replace(has_calls=False, target=found.before.target.replace(text=None))
+    assert re.search(r"^calls +1 +4 +\+3$", text_of(found.replace(after=more)), re.MULTILINE)
+    text = text_of(found.replace(before=log, after=more))
+    assert re.search(r"^calls +unknown +4$", text, re.MULTILINE)
+    assert re.search(r"^target +trace log +model.py$", text, re.MULTILINE)
