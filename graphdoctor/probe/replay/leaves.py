@@ -134,10 +134,12 @@ def given(call: Call, function: Any) -> Iterator[tuple[tuple[Step, Step], str, A
 
 def _choices(function: Any) -> dict[str, tuple[Any, ...]]:  # noqa: ANN401
     """The values that the annotations of parameters allow (``Literal``)."""
+    called = plain_function(function)
     try:
-        hints = get_type_hints(plain_function(function))
+        hints = get_type_hints(called)
     except Exception:  # noqa: BLE001 - an annotation may name anything, or nothing that exists
-        return {}
+        # Those that aren't text are known all the same.
+        hints = getattr(called, "__annotations__", {})
     return {
         name: tuple(one for part in (hint, *get_args(hint)) if get_origin(part) is Literal for one in get_args(part))
         for name, hint in hints.items()

@@ -112,7 +112,8 @@ class Trial:
         match = _ARGUMENT.fullmatch(source)
         parameters = {} if self._signature is None else self._signature.parameters
         whole: Any = [*call]
-        if match is not None and match[1] == "self" not in parameters:
+        is_module = isinstance(self._function, torch.nn.Module)
+        if match is not None and is_module and match[1] == "self" not in parameters:
             whole, path = self._function, _steps(match[2])
         elif match is None or match[1] not in parameters:
             raise TargetError(f"{source} isn't an argument of the call")
@@ -131,8 +132,11 @@ class Trial:
         return args, kwargs
 
     def begin_call(self, call: Call) -> None:
-        """Keep copies of a call's arguments, to see whether it mutates them."""
-        self._arguments = tensors_in({name: value for _, name, value in given(call, self._function)})
+        """Keep copies of a call's arguments, and of its defaults, to see whether it mutates them."""
+        parameters = () if self._signature is None else self._signature.parameters.values()
+        defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
+        passed = {name: value for _, name, value in given(call, self._function)}
+        self._arguments = tensors_in({**defaults, **passed})
         self._copies = copies_of(self._arguments)
 
     @contextlib.contextmanager
@@ -236,6 +240,8 @@ def _path(call: Call, parameters: Sequence[Parameter], name: str, steps: list[St
         return [("item", 1), ("item", name), *steps]
     position = next(place for place, parameter in enumerate(parameters) if parameter.name == name)
     match parameters[position].kind:
+        case Parameter.KEYWORD_ONLY:  # its default, where nothing is
+            return [("item", 1), ("item", name), *steps]
         case Parameter.VAR_KEYWORD:
             return [("item", 1), *steps]
         case Parameter.VAR_POSITIONAL if steps:

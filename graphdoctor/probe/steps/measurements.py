@@ -79,7 +79,7 @@ def _steady(workload: Workload, make: Callable[[], object]) -> Iterator[None]:
 
 def _covered(workload: Workload, call: Call) -> Settling:
     if (graphs := workload.graphs) is None:
-        raise UnmeasuredError("this torch doesn't tell where graphs run.")
+        raise UnmeasuredError("this torch doesn't tell where graphs run")
     counted: list[Coverage] = []
     if torch_api.is_profiling():
         raise UnmeasuredError(_PROFILED)

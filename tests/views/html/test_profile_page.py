@@ -139,6 +139,18 @@ def test_of_a_package_only_lines_near_those_with_time_are_there_and_the_rest_is_
     assert 'id="f0-L234"' not in page
 
 
+def test_of_many_long_files_only_the_costliest_are_there_whole():
+    line = trained().lines[0]
+    text = "\n".join(["def first(x):", "    return x + 1", *(f"value_{number} = {number}" for number in range(4_500))])
+    names = [f"/project/file{number}.py" for number in range(5)]
+    lines = tuple(line.replace(file=name, line=2, share=0.5 - 0.1 * at) for at, name in enumerate(names))
+    files = tuple(SourceText(file=name, text=text) for name in names)
+    page = render_profile_page(trained().replace(lines=lines), Picture(files=files), root=ROOT)
+    assert page.count("4500 hidden lines") == 3
+    assert 'id="f1-L4000"' in page
+    assert 'id="f2-L2"' in page
+
+
 def test_a_page_without_source_has_none():
     page = render_profile_page(profiled(), PICTURE, root=ROOT, has_source=False)
     for secret in ("secret plan", "gelu(y)", "tl.store"):
