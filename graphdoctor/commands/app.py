@@ -117,7 +117,9 @@ def _safe_complaints() -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
-        error.message = printable(error.message)
+        # Without a command, the message is the overview, in lines.
+        if error.message.rstrip() != overview(columns()).rstrip():
+            error.message = printable(error.message)
         raise
 
 
