@@ -176,6 +176,14 @@ def test_a_profiler_of_the_programs_goes_on() -> None:
     assert any("runs a profiler" in gap.message for gap in report.diagnosis.recording.gaps)
 
 
+def test_without_the_place_where_graphs_run_coverage_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphdoctor.probe.steps.workload.GraphGlobals", lambda _latest: torch.no_such_place)
+    report = quietly(lambda: graphdoctor.explain(f, torch.ones(2)))
+    assert report.diagnosis.summary.coverage is None
+    [message] = [gap.message for gap in report.diagnosis.recording.gaps if gap.kind == "coverage"]
+    assert message == "Coverage was not measured: this torch doesn't tell where graphs run."
+
+
 def test_an_error_is_reported_and_its_traceback_printed(capsys: pytest.CaptureFixture[str]) -> None:
     def breaks(x: Any) -> Any:
         print("first")
