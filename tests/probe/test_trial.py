@@ -43,6 +43,15 @@ def test_a_default_that_is_not_given_stays_as_it_is() -> None:
     assert Trial(plan(tensors=["L['scale']"]), function).changed(call) == call
 
 
+def test_a_default_after_any_number_of_arguments_stays_as_it_is() -> None:
+    def function(*items: Any, scale: float = 1.0) -> Any:
+        return items[0] * scale
+
+    trial = Trial(plan(tensors=["L['scale']"]), function)
+    assert not any(map(torch.is_tensor, trial.changed(((1.0, 2.0), {}))[0]))
+    assert torch.is_tensor(trial.changed(((1.0, 2.0), {"scale": 2.0}))[1]["scale"])
+
+
 def test_an_item_inside_containers_is_changed_in_a_copy() -> None:
     strided = torch.ones(2, 3).t()
     items = {"a": [strided, 1]}
@@ -99,7 +108,7 @@ def test_only_an_argument_can_be_marked() -> None:
     # A cache that is still empty has nothing to mark.
     call: Call = ((torch.ones(2), 1.0, Cache()), {})
     Trial(plan(marks=[("L['items'].layers[0]['k']", 1)]), function).changed(call)
-    for source in ("L['nothing']", "G['x']", "L['x'].size()[0]"):
+    for source in ("L['nothing']", "G['x']", "L['x'].size()[0]", "L['self'].seen[0]"):
         with pytest.raises(TargetError):
             Trial(plan(marks=[(source, 0)]), function).changed(call)
 
@@ -128,6 +137,22 @@ def test_an_earlier_run_is_compared_beside_a_later_one(tmp_path: Path) -> None:
     assert found.compared["earlier"].differences[0].where == "call 2, output"
     [difference] = replayed(tmp_path, "gradients", [1, -2, 3]).compared["eager"].differences
     assert (difference.kind, difference.detail) == ("gradients", "is missing")
+
+
+def test_what_a_call_writes_to_a_default_is_compared(tmp_path: Path) -> None:
+    def function(x: Any, seen: Any = torch.zeros(2)) -> Any:  # noqa: B008
+        return seen.add_(x)
+
+    for name in ("eager", "mine"):
+        trial = Trial(plan(outputs=str(tmp_path / name), references={"eager": str(tmp_path / "eager")}), function)
+        call: Call = ((torch.ones(2),), {})
+        trial.begin_call(call)
+        if name == "eager":
+            function(*call[0])
+        trial.end_call(None, has_backward=False)
+        found = trial.finish({}).compared
+    [difference] = found["eager"].differences
+    assert (difference.kind, difference.where) == ("state", "call 1, argument seen after it")
 
 
 def test_what_a_call_writes_to_its_input_is_there_in_the_next_call_in_float64_too() -> None:
