@@ -75,7 +75,8 @@ def _numbers(comparison: DiagnosisComparison) -> Iterator[tuple[str, str, str, s
     old, new = (side.summary for side in sides)
     if any(side.has_calls for side in sides):
         was, now = (str(side.summary.calls) if side.has_calls else UNKNOWN for side in sides)
-        yield "calls", was, now, ""
+        are_known = all(side.has_calls for side in sides)
+        yield "calls", was, now, f"{new.calls - old.calls:+d}" if are_known and was != now else ""
     yield from count_changes(old, new)
     yield "compile time", *_times(old.compile_time_s, new.compile_time_s, lambda seconds: f"{seconds:.2f} s")
     yield "steady call", *_times(old.steady_call_us, new.steady_call_us, duration)
@@ -133,6 +134,7 @@ def _runs(comparison: DiagnosisComparison) -> Table:
             "from": side.name or "",
             "class": side.target.class_name or "",
             **settings(side.target, side.environment),
+            **({} if side.target.text else {"target": "trace log"}),
             "graphdoctor": side.graphdoctor_version,
         }
         for side in sides

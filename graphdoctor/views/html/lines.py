@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 LineState = Literal["graph", "eager", "mixed", "none"]
 
-_MAX_OWN_LINES = 5_000
+MAX_OWN_LINES = 5_000
 _MAX_PACKAGE_LINES = 200
 """Longer files are shown in part."""
 _CONTEXT_LINES = 5
@@ -169,15 +169,17 @@ def _is_more_than_path(line: Line) -> bool:
     return line.state != "none" or any(known)
 
 
-def annotated(file: str, marks: FileMarks, source: SourceText | None, parsed: SourceFile | None) -> AnnotatedFile:
-    """A file with what is known about its lines, and the lines around them."""
+def annotated(
+    file: str, marks: FileMarks, source: SourceText | None, parsed: SourceFile | None, *, room: int = MAX_OWN_LINES
+) -> AnnotatedFile:
+    """A file with what is known about its lines, and the lines around them; whole if it has at most ``room`` lines."""
     has_text = source is not None and source.text is not None
     known: dict[int, str | None] = {number: line.text for number, line in marks.lines.items()}
     shown = {*known}
     if source is not None and source.text is not None:
         known = dict(enumerate(source.text.removesuffix("\n").split("\n"), start=1))
-        limit = _MAX_OWN_LINES if marks.origin == "user" else _MAX_PACKAGE_LINES
-        shown |= known.keys() if len(known) <= limit else _reached(marks, parsed) & known.keys()
+        limit = MAX_OWN_LINES if marks.origin == "user" else _MAX_PACKAGE_LINES
+        shown |= known.keys() if len(known) <= min(limit, room) else _reached(marks, parsed) & known.keys()
     # What a reader can do without.
     runs = _ranges(shown - _reached(marks, parsed)) if parsed is not None else ()
     folded = [range(first, last + 1) for first, last in runs if last - first + 1 >= _LEAST_FOLDED]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _LEAST = 0.002
 """A smaller part of the whole is put together with others."""
 _MAX_FILES = 40
+_MAX_LINES = 12_000
+"""Lines of all files; of files that have no room left, only functions with time are shown."""
 _MAX_KERNELS = 300
 _MAX_OPERATIONS = 12
 _MAX_PLACES = 3
@@ -144,12 +146,14 @@ def _sources(
     known = {each.file: each for each in texts}
     by_file = grouped((line.file, line) for line in report.lines)
     costly = sorted(by_file.items(), key=lambda item: -sum(line.share for line in item[1]))
-    found = []
+    found, room = [], _MAX_LINES
     for number, (file, own) in enumerate(costly[:_MAX_FILES]):
         package, text = files.package(file), known.get(file)
         marks = FileMarks("user" if package is None else "third_party", package)
         marks.lines = {line.line: Line(line.line, line.text) for line in own}
-        shown = annotated(file, marks, text, parsed(text.text) if text is not None and text.text else None)
+        source = parsed(text.text) if text is not None and text.text else None
+        shown = annotated(file, marks, text, source, room=room)
+        room -= len(shown.lines)
         found.append(listing(number, shown, files.shown(file)) | {"own": {line.line: line for line in own}})
     return found, len(costly) - len(found)
 
