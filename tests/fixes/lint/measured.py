@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -13,6 +14,17 @@ from graphdoctor.fixes.lint import lint_files
 from tests.fixes.lint.programs import BAD, GOOD
 
 HERE = Path(__file__).parent
+_PACKAGES = re.compile(r"^from (transformers|torch_geometric)\b", re.MULTILINE)
+_CALLS = """
+
+inputs = example_inputs()
+compiled = torch.compile({name}(), backend="eager")
+for call in [inputs] if isinstance(inputs, tuple) else inputs:
+    args, kwargs = call if isinstance(call[0], tuple) else (call, {{}})
+    compiled(*args, **kwargs)
+"""
+"""What makes the calls of a program whose last definitions are its target and its inputs."""
+
 Site = tuple[str, int]
 """A file's name and a line."""
 
@@ -41,8 +53,14 @@ class Measured:
 
 
 def ordinary_programs() -> dict[str, str]:
-    """Programs as people write them, by file name; no line is marked."""
-    return {path.name: path.read_text() for path in sorted((HERE / "ordinary").glob("*.py"))}
+    """Programs as people write them by file name, those that ``fix`` is measured with among them; no line is marked."""
+    programs = {path.name: path.read_text() for path in sorted((HERE / "ordinary").glob("*.py"))}
+    for path in sorted((HERE.parent / "awkward").glob("*.py")):
+        text = path.read_text()
+        if not _PACKAGES.search(text):
+            *_, name, _ = re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE)
+            programs[f"awkward_{path.name}"] = text + _CALLS.format(name=name)
+    return programs
 
 
 def small_programs() -> dict[str, str]:
