@@ -104,12 +104,17 @@ TOLD_OTHERWISE = {
 
 
 def cases(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The recompile of each case, by the function that makes the calls."""
-    functions = [node for node in ast.parse(ONE_VALUE.read_text()).body if isinstance(node, ast.FunctionDef)]
+    """The recompile of each case, by the function that makes the calls, or by what is compiled in a table of calls."""
+    program = ast.parse(ONE_VALUE.read_text()).body
+    nodes: dict[str, ast.AST] = {node.name: node for node in program if isinstance(node, ast.FunctionDef)}
+    for table in (node.value for node in program if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)):
+        nodes |= {ast.literal_eval(key): value for key, value in zip(table.keys, table.values, strict=True) if key}
+    lines = {name: range(node.lineno, node.end_lineno + 1) for name, node in nodes.items()}
+    frames = {frame["frame_id"]: frame["line"] for frame in document["recording"]["frames"]}
     found: dict[str, dict[str, Any]] = {}
     for report in document["recompiles"]:
-        line = report["call_site"]["line"]
-        name = next(node.name for node in functions if node.lineno <= line <= (node.end_lineno or line))
+        at = (report["call_site"]["line"], frames[int(report["compile_ids"][0].partition("/")[0])])
+        name = next(name for name, of in lines.items() if at[0] in of or at[1] in of)
         assert name not in found, f"{name} recompiles twice"
         found[name] = report
     return found

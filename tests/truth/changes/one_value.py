@@ -1,306 +1,185 @@
-"""Each function changes exactly one thing between two calls; the test holds what that is.
+"""Each case changes exactly one thing between two calls; the test holds what that is.
 
 A script, so that it can be run with graphdoctor and without.
 """
 
 from __future__ import annotations
 
+import enum
 import sys
 from types import SimpleNamespace
 
 import torch
-from torch import nn
+from torch import nn, ones
 
 LIMIT = 3
 TABLE = {"a": 1.0}
-CASES = []
+CASES = {}
 
 
-def case(function):
-    CASES.append(function)
-    return function
+class Mode(enum.Enum):
+    SIN = 1
+    COS = 2
 
 
 def compiled(function, **options):
     return torch.compile(function, backend="eager", **options)
 
 
-@case
-def size():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4))
-    f(torch.ones(6))
+def case(what=None, **options):
+    """A function that is given what it calls, compiled; of a class of modules an instance, too."""
+
+    def add(function):
+        def run():
+            if what is None:
+                function()
+            elif isinstance(what, type):
+                net = what()
+                function(net, compiled(net))
+            else:
+                function(compiled(what, **options))
+
+        CASES[function.__name__] = run
+        return function
+
+    return add
 
 
-@case
-def size_of_second_dim():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4, 5))
-    f(torch.ones(4, 7))
+TWO_CALLS = {
+    "size": (lambda x: x.sin(), (ones(4),), (ones(6),)),
+    "size_of_second_dim": (lambda x: x.sin(), (ones(4, 5),), (ones(4, 7),)),
+    "number_float": (lambda x, factor: x * factor, (ones(4), 1.5), (ones(4), 2.5)),
+    "number_int": (lambda x, count: x * count, (ones(4), 3), (ones(4), 5)),
+    "number_to_float": (lambda x, count: x * count, (ones(4), 3), (ones(4), 3.5)),
+    "flag": (lambda x, flag: x.sin() if flag else x.cos(), (ones(4), True), (ones(4), False)),
+    "none_to_tensor": (lambda x, mask: x.sin() if mask is None else x * mask, (ones(4), None), (ones(4), ones(4))),
+    "tensor_to_none": (lambda x, mask: x.sin() if mask is None else x * mask, (ones(4), ones(4)), (ones(4), None)),
+    "none_to_number": (lambda x, factor: x if factor is None else x * factor, (ones(4), None), (ones(4), 3)),
+    "text": (lambda x, mode: x.sin() if mode == "sin" else x.cos(), (ones(4), "sin"), (ones(4), "cos")),
+    "list_length": (lambda xs: xs[0] + sum(xs[1:]), ([ones(4), ones(4)],), ([ones(4), ones(4), ones(4)],)),
+    "list_to_tuple": (lambda xs: xs[0] + xs[1], ([ones(4), torch.zeros(4)],), ((ones(4), torch.zeros(4)),)),
+    "number_in_list": (lambda x, sizes: x * sizes[1], (ones(4), [2, 3]), (ones(4), [2, 7])),
+    "dict_keys": (
+        lambda values: sum(values.values()),
+        ({"a": ones(4), "b": ones(4)},),
+        ({"a": ones(4), "c": ones(4)},),
+    ),
+    "dict_one_more_key": (lambda values: sum(values.values()), ({"a": ones(4)},), ({"a": ones(4), "b": ones(4)},)),
+    "number_in_dict": (lambda x, options: x * options["scale"], (ones(4), {"scale": 2.5}), (ones(4), {"scale": 3.5})),
+    "dtype": (lambda x: x.sin(), (ones(4),), (ones(4, dtype=torch.float64),)),
+    "device": (lambda x: x.sin(), (ones(4),), (ones(4, device="meta"),)),
+    "strides": (lambda x: x.sin(), (ones(4, 5),), (ones(5, 4).t(),)),
+    "rank": (lambda x: x.sin(), (ones(4),), (ones(4, 1),)),
+    "requires_grad": (lambda x: x.sin(), (ones(4),), (ones(4, requires_grad=True),)),
+    "requires_grad_no_more": (lambda x: x.sin(), (ones(4, requires_grad=True),), (ones(4),)),
+    "parameter": (lambda x: x.sin(), (ones(4, requires_grad=True),), (nn.Parameter(ones(4)),)),
+    "another_lambda": (lambda x, activation: activation(x), (ones(4), lambda x: x.sin()), (ones(4), lambda x: x.cos())),
+    "another_function": (lambda x, activation: activation(x), (ones(4), torch.sin), (ones(4), torch.cos)),
+    "another_class": (
+        lambda x, kind: x.sin() if issubclass(kind, nn.ReLU) else x.cos(),
+        (ones(4), nn.ReLU),
+        (ones(4), nn.GELU),
+    ),
+    "torch_dtype_argument": (lambda x, kind: x.to(kind), (ones(4), torch.float64), (ones(4), torch.float16)),
+    "another_instance": (lambda net, x: net(x), (nn.Linear(4, 4), ones(1, 4)), (nn.Linear(4, 3), ones(1, 4))),
+    "enum_member": (
+        lambda x, mode: x.sin() if mode is Mode.SIN else x.cos(),
+        (ones(4), Mode.SIN),
+        (ones(4), Mode.COS),
+    ),
+    "one_more_argument": (lambda *tensors: sum(tensors), (ones(4),), (ones(4), ones(4))),
+    "set_members": (lambda x, names: x.sin() if "sin" in names else x.cos(), (ones(4), {"sin"}), (ones(4), {"cos"})),
+}
+"""What is compiled, and the arguments of its calls."""
 
 
-@case
-def size_one():
-    f = compiled(lambda x: x.sin(), dynamic=True)
-    f(torch.ones(4))
-    f(torch.ones(1))
+@case(lambda x: x.sin(), dynamic=True)
+def size_one(f):
+    f(ones(4))
+    f(ones(1))
 
 
-@case
-def odd_size():
-    @compiled
-    def f(x):
-        if x.shape[0] % 2 == 0:
-            return x.sin()
-        return x.cos()
-
-    x = torch.ones(6)
+def dynamic(length):
+    x = ones(length)
     torch._dynamo.mark_dynamic(x, 0)
-    f(x)
-    x = torch.ones(7)
-    torch._dynamo.mark_dynamic(x, 0)
-    f(x)
+    return x
 
 
-@case
-def size_over_threshold():
-    @compiled
-    def f(x):
-        if x.shape[0] > 10:
-            return x.sin()
-        return x.cos()
-
-    for length in (6, 17):
-        x = torch.ones(length)
-        torch._dynamo.mark_dynamic(x, 0)
-        f(x)
+@case(lambda x: x.sin() if x.shape[0] % 2 == 0 else x.cos())
+def odd_size(f):
+    f(dynamic(6))
+    f(dynamic(7))
 
 
-@case
-def sizes_equal():
-    f = compiled(lambda x, y: x + y, dynamic=True)
-    f(torch.ones(6), torch.ones(6))
-    f(torch.ones(6), torch.ones(1))
+@case(lambda x: x.sin() if x.shape[0] > 10 else x.cos())
+def size_over_threshold(f):
+    f(dynamic(6))
+    f(dynamic(17))
 
 
-@case
-def sizes_no_longer_equal():
-    @compiled
-    def f(x, y):
-        return x.sum() + y.sum() if x.shape[0] == y.shape[0] else x.sum()
-
-    for sizes in ((6, 6), (6, 8)):
-        tensors = [torch.ones(length) for length in sizes]
-        for tensor in tensors:
-            torch._dynamo.mark_dynamic(tensor, 0)
-        f(*tensors)
+@case(lambda x, y: x + y, dynamic=True)
+def sizes_equal(f):
+    f(ones(6), ones(6))
+    f(ones(6), ones(1))
 
 
-@case
-def number_float():
-    f = compiled(lambda x, factor: x * factor)
-    f(torch.ones(4), 1.5)
-    f(torch.ones(4), 2.5)
+@case(lambda x, y: x.sum() + y.sum() if x.shape[0] == y.shape[0] else x.sum())
+def sizes_no_longer_equal(f):
+    f(dynamic(6), dynamic(6))
+    f(dynamic(6), dynamic(8))
 
 
-@case
-def number_int():
-    f = compiled(lambda x, count: x * count)
-    f(torch.ones(4), 3)
-    f(torch.ones(4), 5)
-
-
-@case
-def number_to_float():
-    f = compiled(lambda x, count: x * count)
-    f(torch.ones(4), 3)
-    f(torch.ones(4), 3.5)
-
-
-@case
-def flag():
-    f = compiled(lambda x, flag: x.sin() if flag else x.cos())
-    f(torch.ones(4), True)
-    f(torch.ones(4), False)
-
-
-@case
-def none_to_tensor():
-    f = compiled(lambda x, mask: x.sin() if mask is None else x * mask)
-    f(torch.ones(4), None)
-    f(torch.ones(4), torch.ones(4))
-
-
-@case
-def tensor_to_none():
-    f = compiled(lambda x, mask: x.sin() if mask is None else x * mask)
-    f(torch.ones(4), torch.ones(4))
-    f(torch.ones(4), None)
-
-
-@case
-def none_to_number():
-    f = compiled(lambda x, factor: x if factor is None else x * factor)
-    f(torch.ones(4), None)
-    f(torch.ones(4), 3)
-
-
-@case
-def text():
-    f = compiled(lambda x, mode: x.sin() if mode == "sin" else x.cos())
-    f(torch.ones(4), "sin")
-    f(torch.ones(4), "cos")
-
-
-@case
-def list_length():
-    f = compiled(lambda xs: sum(xs))  # noqa: PLW0108 - a function of Python's own is not compiled
-    f([torch.ones(4), torch.ones(4)])
-    f([torch.ones(4), torch.ones(4), torch.ones(4)])
-
-
-@case
-def list_to_tuple():
-    f = compiled(lambda xs: xs[0] + xs[1])
-    f([torch.ones(4), torch.zeros(4)])
-    f((torch.ones(4), torch.zeros(4)))
-
-
-@case
-def number_in_list():
-    f = compiled(lambda x, sizes: x * sizes[1])
-    f(torch.ones(4), [2, 3])
-    f(torch.ones(4), [2, 7])
-
-
-@case
-def dict_keys():
-    f = compiled(lambda values: sum(values.values()))
-    f({"a": torch.ones(4), "b": torch.ones(4)})
-    f({"a": torch.ones(4), "c": torch.ones(4)})
-
-
-@case
-def dict_one_more_key():
-    f = compiled(lambda values: sum(values.values()))
-    f({"a": torch.ones(4)})
-    f({"a": torch.ones(4), "b": torch.ones(4)})
-
-
-@case
-def number_in_dict():
-    f = compiled(lambda x, options: x * options["scale"])
-    f(torch.ones(4), {"scale": 2.5})
-    f(torch.ones(4), {"scale": 3.5})
-
-
-@case
-def attribute_of_object():
-    f = compiled(lambda x, options: x * options.scale)
+@case(lambda x, options: x * options.scale)
+def attribute_of_object(f):
     options = SimpleNamespace(scale=2.5)
-    f(torch.ones(4), options)
+    f(ones(4), options)
     options.scale = 3.5
-    f(torch.ones(4), options)
+    f(ones(4), options)
 
 
-@case
-def dtype():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4))
-    f(torch.ones(4, dtype=torch.float64))
-
-
-@case
-def device():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4))
-    f(torch.ones(4, device="meta"))
-
-
-@case
-def strides():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4, 5))
-    f(torch.ones(5, 4).t())
-
-
-@case
-def rank():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4))
-    f(torch.ones(4, 1))
-
-
-@case
-def requires_grad():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4))
-    f(torch.ones(4, requires_grad=True))
-
-
-@case
-def requires_grad_no_more():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4, requires_grad=True))
-    f(torch.ones(4))
-
-
-@case
-def parameter():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4, requires_grad=True))
-    f(nn.Parameter(torch.ones(4)))
-
-
-@case
-def grad_mode():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4, requires_grad=True))
+@case(lambda x: x.sin())
+def grad_mode(f):
+    f(ones(4, requires_grad=True))
     with torch.no_grad():
-        f(torch.ones(4, requires_grad=True))
+        f(ones(4, requires_grad=True))
 
 
-@case
-def grad_mode_on_again():
-    f = compiled(lambda x: x.sin())
+@case(lambda x: x.sin())
+def grad_mode_on_again(f):
     with torch.no_grad():
-        f(torch.ones(4))
-    f(torch.ones(4))
+        f(ones(4))
+    f(ones(4))
 
 
-@case
-def inference_mode():
-    f = compiled(lambda x: x.sin())
-    x = torch.ones(4)
+@case(lambda x: x.sin())
+def inference_mode(f):
+    x = ones(4)
     f(x)
     with torch.inference_mode():
         f(x)
 
 
-@case
-def inference_tensor():
-    f = compiled(lambda x: x.sin())
+@case(lambda x: x.sin())
+def inference_tensor(f):
     with torch.inference_mode():
-        made = torch.ones(4)
+        made = ones(4)
     with torch.no_grad():
-        f(torch.ones(4))
+        f(ones(4))
         f(made)
 
 
-@case
-def autocast():
-    f = compiled(lambda x: x @ x)
-    f(torch.ones(4, 4))
+@case(lambda x: x @ x)
+def autocast(f):
+    f(ones(4, 4))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        f(torch.ones(4, 4))
+        f(ones(4, 4))
 
 
-@case
-def autocast_dtype():
-    f = compiled(lambda x: x @ x)
+@case(lambda x: x @ x)
+def autocast_dtype(f):
     for kind in (torch.bfloat16, torch.float16):
         with torch.autocast("cpu", dtype=kind):
-            f(torch.ones(4, 4))
+            f(ones(4, 4))
 
 
 class Dropping(nn.Module):
@@ -315,13 +194,11 @@ class Dropping(nn.Module):
         return self.drop(x)
 
 
-@case
-def training():
-    net = Dropping()
-    f = compiled(net)
-    f(torch.ones(4))
+@case(Dropping)
+def training(net, f):
+    f(ones(4))
     net.eval()
-    f(torch.ones(4))
+    f(ones(4))
 
 
 class Counting(Dropping):
@@ -329,13 +206,11 @@ class Counting(Dropping):
         return x.sin() * self.count
 
 
-@case
-def module_number():
-    net = Counting()
-    f = compiled(net)
-    f(torch.ones(4))
+@case(Counting)
+def module_number(net, f):
+    f(ones(4))
     net.count = 3
-    f(torch.ones(4))
+    f(ones(4))
 
 
 class Scaling(Dropping):
@@ -343,13 +218,11 @@ class Scaling(Dropping):
         return x.sin() * self.scale
 
 
-@case
-def module_float():
-    net = Scaling()
-    f = compiled(net)
-    f(torch.ones(4))
+@case(Scaling)
+def module_float(net, f):
+    f(ones(4))
     net.scale = 2.5
-    f(torch.ones(4))
+    f(ones(4))
 
 
 class Choosing(Dropping):
@@ -357,13 +230,11 @@ class Choosing(Dropping):
         return x.sin() if self.mode == "sum" else x.cos()
 
 
-@case
-def module_text():
-    net = Choosing()
-    f = compiled(net)
-    f(torch.ones(4))
+@case(Choosing)
+def module_text(net, f):
+    f(ones(4))
     net.mode = "mean"
-    f(torch.ones(4))
+    f(ones(4))
 
 
 class Holding(nn.Module):
@@ -378,37 +249,31 @@ class Holding(nn.Module):
         return self.act(x)
 
 
-@case
-def module_of_another_class():
-    net = Holding()
-    f = compiled(net)
-    f(torch.ones(4))
+@case(Holding)
+def module_of_another_class(net, f):
+    f(ones(4))
     net.act = nn.GELU()
-    f(torch.ones(4))
+    f(ones(4))
 
 
-@case
-def module_of_the_same_class():
-    net = Holding()
-    f = compiled(net)
-    f(torch.ones(4))
+@case(Holding)
+def module_of_the_same_class(net, f):
+    f(ones(4))
     net.act = nn.ReLU()
-    f(torch.ones(4))
+    f(ones(4))
 
 
-@case
-def one_more_block():
-    net = Holding()
-    f = compiled(net)
-    f(torch.ones(4))
+@case(Holding)
+def one_more_block(net, f):
+    f(ones(4))
     net.blocks.append(nn.ReLU())
-    f(torch.ones(4))
+    f(ones(4))
 
 
 class Weighted(nn.Module):
     def __init__(self):
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(4))
+        self.weight = nn.Parameter(ones(4))
         self.register_buffer("mean", torch.zeros(4))
         self.bias = None
 
@@ -417,53 +282,35 @@ class Weighted(nn.Module):
         return x if self.bias is None else x + self.bias
 
 
-@case
-def buffer_of_another_dtype():
-    net = Weighted()
-    f = compiled(net)
-    f(torch.ones(4))
+@case(Weighted)
+def buffer_of_another_dtype(net, f):
+    f(ones(4))
     net.mean = torch.zeros(4, dtype=torch.float64)
-    f(torch.ones(4))
+    f(ones(4))
 
 
-@case
-def frozen_parameter():
-    net = Weighted()
-    f = compiled(net)
-    f(torch.ones(4))
+@case(Weighted)
+def frozen_parameter(net, f):
+    f(ones(4))
     net.weight.requires_grad_(False)
-    f(torch.ones(4))
+    f(ones(4))
 
 
-@case
-def attribute_none_to_tensor():
-    net = Weighted()
-    f = compiled(net)
-    f(torch.ones(4))
-    net.bias = torch.ones(4)
-    f(torch.ones(4))
+@case(Weighted)
+def attribute_none_to_tensor(net, f):
+    f(ones(4))
+    net.bias = ones(4)
+    f(ones(4))
 
 
-@case
-def another_instance():
-    @compiled
-    def f(net, x):
-        return net(x)
-
-    f(nn.Linear(4, 4), torch.ones(1, 4))
-    f(nn.Linear(4, 3), torch.ones(1, 4))
-
-
-@case
-def hook_added():
-    net = Holding()
-    f = compiled(net)
-    f(torch.ones(4))
+@case(Holding)
+def hook_added(net, f):
+    f(ones(4))
     net.act.register_forward_hook(lambda module, args, output: output + 1)
-    f(torch.ones(4))
+    f(ones(4))
 
 
-@case
+@case()
 def closure_variable():
     factor = 2.5
 
@@ -471,12 +318,12 @@ def closure_variable():
     def f(x):
         return x * factor
 
-    f(torch.ones(4))
+    f(ones(4))
     factor = 3.5
-    f(torch.ones(4))
+    f(ones(4))
 
 
-@case
+@case()
 def closure_of_inner_function():
     factor = 2
 
@@ -487,108 +334,78 @@ def closure_of_inner_function():
     def f(x):
         return scale(x)
 
-    f(torch.ones(4))
+    f(ones(4))
     factor = 3
-    f(torch.ones(4))
+    f(ones(4))
 
 
-@case
-def another_lambda():
-    f = compiled(lambda x, activation: activation(x))
-    f(torch.ones(4), lambda x: x.sin())
-    f(torch.ones(4), lambda x: x.cos())
-
-
-@case
-def another_function():
-    f = compiled(lambda x, activation: activation(x))
-    f(torch.ones(4), torch.sin)
-    f(torch.ones(4), torch.cos)
-
-
-@case
-def another_class():
-    f = compiled(lambda x, kind: x.sin() if issubclass(kind, nn.ReLU) else x.cos())
-    f(torch.ones(4), nn.ReLU)
-    f(torch.ones(4), nn.GELU)
-
-
-@case
-def aliasing():
-    f = compiled(lambda x, y: x + y)
-    x, y = torch.ones(4), torch.ones(4)
+@case(lambda x, y: x + y)
+def aliasing(f):
+    x, y = ones(4), ones(4)
     f(x, y)
     f(x, x)
 
 
-@case
-def aliasing_no_more():
-    f = compiled(lambda x, y: x + y)
-    x, y = torch.ones(4), torch.ones(4)
+@case(lambda x, y: x + y)
+def aliasing_no_more(f):
+    x, y = ones(4), ones(4)
     f(x, x)
     f(x, y)
 
 
-@case
-def threads():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4))
+@case(lambda x: x.sin())
+def threads(f):
+    f(ones(4))
     before = torch.get_num_threads()
     torch.set_num_threads(before + 1)
-    f(torch.ones(4))
+    f(ones(4))
     torch.set_num_threads(before)
 
 
-@case
-def default_dtype():
-    f = compiled(lambda x: x.sin())
-    x = torch.ones(4)
+@case(lambda x: x.sin())
+def default_dtype(f):
+    x = ones(4)
     f(x)
     torch.set_default_dtype(torch.float64)
     f(x)
     torch.set_default_dtype(torch.float32)
 
 
-@case
-def default_device():
-    f = compiled(lambda x: x.sin())
-    x = torch.ones(4)
+@case(lambda x: x.sin())
+def default_device(f):
+    x = ones(4)
     f(x)
     torch.set_default_device("meta")
     f(x)
     torch.set_default_device(None)
 
 
-@case
-def determinism():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4))
+@case(lambda x: x.sin())
+def determinism(f):
+    f(ones(4))
     torch.use_deterministic_algorithms(True)
-    f(torch.ones(4))
+    f(ones(4))
     torch.use_deterministic_algorithms(False)
 
 
-@case
-def global_number():
+@case(lambda x: x * LIMIT)
+def global_number(f):
     global LIMIT  # noqa: PLW0603 - a global that changes is the case
-    f = compiled(lambda x: x * LIMIT)
-    f(torch.ones(4))
+    f(ones(4))
     LIMIT = 7
-    f(torch.ones(4))
+    f(ones(4))
 
 
-@case
-def global_dict():
-    f = compiled(lambda x: x * TABLE["a"])
-    f(torch.ones(4))
+@case(lambda x: x * TABLE["a"])
+def global_dict(f):
+    f(ones(4))
     TABLE["a"] = 2.5
-    f(torch.ones(4))
+    f(ones(4))
 
 
-@case
-def function_mode():
-    f = compiled(lambda x: x.sin())
-    x = torch.ones(4)
+@case(lambda x: x.sin())
+def function_mode(f):
+    x = ones(4)
     f(x)
 
     class Mode(torch.overrides.TorchFunctionMode):
@@ -599,91 +416,42 @@ def function_mode():
         f(x)
 
 
-@case
-def dynamic_marking():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4))
-    x = torch.ones(4)
-    torch._dynamo.mark_dynamic(x, 0)
-    f(x)
+@case(lambda x: x.sin())
+def dynamic_marking(f):
+    f(ones(4))
+    f(dynamic(4))
 
 
-@case
-def tensor_subclass():
-    f = compiled(lambda x: x.sin())
-    f(torch.ones(4))
+@case(lambda x: x.sin())
+def tensor_subclass(f):
+    f(ones(4))
 
     class Named(torch.Tensor):
         pass
 
-    f(torch.ones(4).as_subclass(Named))
+    f(ones(4).as_subclass(Named))
 
 
-@case
-def enum_member():
-    import enum
-
-    class Mode(enum.Enum):
-        SIN = 1
-        COS = 2
-
-    f = compiled(lambda x, mode: x.sin() if mode is Mode.SIN else x.cos())
-    f(torch.ones(4), Mode.SIN)
-    f(torch.ones(4), Mode.COS)
-
-
-@case
-def torch_dtype_argument():
-    f = compiled(lambda x, kind: x.to(kind))
-    f(torch.ones(4), torch.float64)
-    f(torch.ones(4), torch.float16)
-
-
-@case
-def set_members():
-    f = compiled(lambda x, names: x.sin() if "sin" in names else x.cos())
-    f(torch.ones(4), {"sin"})
-    f(torch.ones(4), {"cos"})
-
-
-@case
-def attribute_removed():
-    @compiled
-    def f(x, options):
-        return x * options.scale if hasattr(options, "scale") else x
-
-    class Options:
-        pass
-
-    options = Options()
-    options.scale = 2
-    f(torch.ones(4), options)
+@case(lambda x, options: x * options.scale if hasattr(options, "scale") else x)
+def attribute_removed(f):
+    options = SimpleNamespace(scale=2)
+    f(ones(4), options)
     del options.scale
-    f(torch.ones(4), options)
+    f(ones(4), options)
 
 
-@case
-def argument_left_out():
-    @compiled
-    def f(x, **options):
-        return x * options["scale"] if "scale" in options else x
-
-    f(torch.ones(4), scale=2)
-    f(torch.ones(4))
-
-
-@case
-def one_more_argument():
-    @compiled
-    def f(*tensors):
-        return sum(tensors)
-
-    f(torch.ones(4))
-    f(torch.ones(4), torch.ones(4))
+@case(lambda x, **options: x * options["scale"] if "scale" in options else x)
+def argument_left_out(f):
+    f(ones(4), scale=2)
+    f(ones(4))
 
 
 if __name__ == "__main__":
     wanted = sys.argv[1:]
-    for function in CASES:
-        if not wanted or function.__name__ in wanted:
-            function()
+    for name, (function, *calls) in TWO_CALLS.items():
+        f = compiled(function)
+        for arguments in calls if not wanted or name in wanted else ():
+            f(*arguments)
+    for name, run in CASES.items():
+        if not wanted or name in wanted:
+            run()
