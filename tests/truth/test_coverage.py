@@ -11,26 +11,29 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-HEADER = "import contextlib\nimport torch\nfrom torch import nn\nfrom torch.utils.checkpoint import checkpoint\n"
+HEADER = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+def example_inputs():
+    return [(torch.ones(2, 4),)]
+"""
+"""What programs begin with; some have other inputs."""
 
 TRY = """
-def build():
-    def guarded(x):
-        y = x.sin().cos().tan()
-        try:
-            y = y + 1
-            print("x")
-            y = y * 2
-        except ValueError:
-            pass
-        return helper(y)
-    return guarded
+def region(x):
+    y = x.sin().cos().tan()
+    try:
+        y = y + 1
+        print("x")
+        y = y * 2
+    except ValueError:
+        pass
+    return helper(y)
 
 def helper(y):
     return y.exp().log()
-
-def example_inputs():
-    return [(torch.ones(4),)]
 """
 """Three operations before the ``try``, two in it, two in a helper: torch compiles the first and the last."""
 
@@ -44,70 +47,44 @@ def outside(y):
         pass
     return y
 
-def build():
-    def region(x):
-        y = x.tan() + 1
-        y = outside(y)
-        return y.exp().log()
-    return region
-
-def example_inputs():
-    return [(torch.ones(4),)]
+def region(x):
+    y = x.tan() + 1
+    y = outside(y)
+    return y.exp().log()
 """
 """Two operations before the call of a skipped function with three, two behind it."""
-
-PLAIN = """
-def build():
-    def plain(x):
-        y = x.sin().cos()
-        return (y + 1) * 2
-    return plain
-
-def example_inputs():
-    return [(torch.ones(4),)]
-"""
 
 CHECKPOINT = """
 def body(x):
     return x.sin().cos().tan()
 
-def build():
-    def region(x):
-        y = x * 2
-        y = checkpoint(body, y, use_reentrant=False)
-        return y + 1
-    return region
+def region(x):
+    y = x * 2
+    y = checkpoint(body, y, use_reentrant=False)
+    return y + 1
 
 def example_inputs():
     return [(torch.ones(4, requires_grad=True),)]
 """
 
 AUTOCAST = """
-def build():
-    linear = nn.Linear(4, 4)
-    def region(x):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            y = linear(x)
-            print("x", y.dtype)
-            y = linear(y)
-        return y.float().sin()
-    return region
+linear = nn.Linear(4, 4)
 
-def example_inputs():
-    return [(torch.ones(2, 4),)]
+def region(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = linear(x)
+        print("x", y.dtype)
+        y = linear(y)
+    return y.float().sin()
 """
 
 AUTOCAST_WHOLE = """
-def build():
-    linear = nn.Linear(4, 4)
-    def region(x):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            y = linear(x)
-        return y.float().sin()
-    return region
+linear = nn.Linear(4, 4)
 
-def example_inputs():
-    return [(torch.ones(2, 4),)]
+def region(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = linear(x)
+    return y.float().sin()
 """
 
 DISABLED = """
@@ -115,13 +92,8 @@ DISABLED = """
 def aside(x):
     return x.exp().log()
 
-def build():
-    def region(x):
-        return aside(x.sin()).cos()
-    return region
-
-def example_inputs():
-    return [(torch.ones(4),)]
+def region(x):
+    return aside(x.sin()).cos()
 """
 
 COMPILED_BY_ITSELF = """
@@ -133,43 +105,32 @@ def inner(x):
 def aside(x):
     return inner(x)
 
-def build():
-    def region(x):
-        return aside(x.sin()).cos()
-    return region
-
-def example_inputs():
-    return [(torch.ones(4),)]
+def region(x):
+    return aside(x.sin()).cos()
 """
 
 NO_TENSOR_OPERATION = """
-def build():
-    def label(x, name):
-        return name.upper(), x.shape[0]
-    return label
+def region(x, name):
+    return name.upper(), x.shape[0]
 
 def example_inputs():
     return [(torch.ones(4), "a")]
 """
 
 FLOAT_ARGUMENT = """
-def build():
-    def scale(x, factor):
-        return x.sin() * factor, factor * 2
-    return scale
+def region(x, factor):
+    return x.sin() * factor, factor * 2
 
 def example_inputs():
     return [(torch.ones(4), factor) for factor in (1.5, 2.5, 3.5)]
 """
 
 ITEM = """
-def build():
-    def scale(x):
-        peak = x.max().item()
-        half = peak * 0.5
-        print("x")
-        return x / peak + half
-    return scale
+def region(x):
+    peak = x.max().item()
+    half = peak * 0.5
+    print("x")
+    return x / peak + half
 
 def example_inputs():
     return [(torch.ones(4) * factor,) for factor in (1.0, 2.5, 3.5)]
@@ -178,40 +139,28 @@ def example_inputs():
 NUMPY = """
 import numpy as np
 
-def build():
-    def through(x):
-        values = (x * 2).numpy() + 1
-        values = np.interp(values, [0.0, 4.0], [0.0, 1.0])
-        return torch.from_numpy(values) + 1
-    return through
-
-def example_inputs():
-    return [(torch.ones(4),)]
+def region(x):
+    values = (x * 2).numpy() + 1
+    values = np.interp(values, [0.0, 4.0], [0.0, 1.0])
+    return torch.from_numpy(values) + 1
 """
 
 USERS_OWN_CONVERSIONS = """
-def build():
-    def region(x):
-        y = x.sin()
-        try:
-            print("x")
-            number = y.sum().item()
-            z = torch.as_tensor([number, 2.0])
-        except ValueError:
-            pass
-        return z
-    return region
-
-def example_inputs():
-    return [(torch.ones(4),)]
+def region(x):
+    y = x.sin()
+    try:
+        print("x")
+        number = y.sum().item()
+        z = torch.as_tensor([number, 2.0])
+    except ValueError:
+        pass
+    return z
 """
 
 DYNAMIC_SIZES = """
-def build():
-    def region(x):
-        n = x.shape[0] * 2 + 1
-        return torch.split(x.sin(), 1)[0] + n
-    return region
+def region(x):
+    n = x.shape[0] * 2 + 1
+    return torch.split(x.sin(), 1)[0] + n
 
 def example_inputs():
     return [(torch.ones(size),) for size in (4, 5, 6)]
@@ -223,7 +172,7 @@ def measure(explain_json: Callable[..., dict[str, Any]], tmp_path: Path) -> Call
     def run(source: str, *options: str) -> dict[str, Any]:
         program = tmp_path / "program.py"
         program.write_text(HEADER + source)
-        summary: dict[str, Any] = explain_json(program, *options)["summary"]
+        summary: dict[str, Any] = explain_json(f"{program}:region", *options)["summary"]
         detail = summary["coverage_detail"]
         counts = (detail["graph_ops"], detail["eager_ops"])
         share = counts[0] / sum(counts) if sum(counts) else None
@@ -234,7 +183,6 @@ def measure(explain_json: Callable[..., dict[str, Any]], tmp_path: Path) -> Call
 
 
 CASES = {
-    "no break": (PLAIN, (4, 0), {}),
     "break in a try": (TRY, (5, 2), {"aten::add": 1, "aten::mul": 1}),
     "skipped function inside": (FOUR_OF_SEVEN, (4, 3), {"aten::sin": 1, "aten::cos": 1, "aten::mul": 1}),
     "disabled function": (DISABLED, (2, 2), {"aten::exp": 1, "aten::log": 1}),
@@ -288,18 +236,13 @@ def test_as_many_operations_as_eager_mode_makes(measure: Callable[..., dict[str,
     from torch.utils._python_dispatch import TorchDispatchMode
 
     source = """
-def build():
-    layers = [nn.Linear(4, 4) for _ in range(3)]
-    def region(x):
-        for layer in layers:
-            x = layer(x).relu()
-            print("x")
-        return x.detach()
+layers = [nn.Linear(4, 4) for _ in range(3)]
 
-    return region
-
-def example_inputs():
-    return [(torch.ones(2, 4),)]
+def region(x):
+    for layer in layers:
+        x = layer(x).relu()
+        print("x")
+    return x.detach()
 """
     names: list[str] = []
 
@@ -310,9 +253,9 @@ def example_inputs():
 
     scope: dict[str, Any] = {}
     exec(HEADER + source, scope)
-    region, ((x,),) = scope["build"](), scope["example_inputs"]()
+    ((x,),) = scope["example_inputs"]()
     with torch.no_grad(), Names():
-        region(x)
+        scope["region"](x)
 
     detail = measure(source, "--no-grad")
 
