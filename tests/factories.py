@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Diagnosis
@@ -26,9 +27,13 @@ from graphdoctor.facts.recording import (
 )
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import Origin, StackEntry
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace.causes import cause_of_reasons
 from graphdoctor.trials.program import RunChange
 
+ROOT = Path("/project")
 FILE = "/project/model.py"
 PRINT = BreakReason(
     gb_type="Failed to trace builtin operator",
@@ -227,6 +232,19 @@ def _captured(found: Graph, frames: tuple[Frame, ...], compiles: tuple[Compile, 
     if ran is None:
         return found
     return found.replace(function=ran.described, resumes_at=ran.resumes_at)
+
+
+def diagnosed(
+    facts: Recording | None = None,
+    *,
+    root: Path = ROOT,
+    version: str = "0",
+    selection: Selection | None = None,
+    **values: object,
+) -> Diagnosis:
+    """What the rules find in a recording, by default in a plain one of a whole run, with some of its facts replaced."""
+    known = (facts or recording()).replace(**values)
+    return diagnose(known, RULES, root=root, version=version, selection=selection)
 
 
 def with_facts(diagnosis: Diagnosis, **facts: object) -> Diagnosis:

@@ -19,12 +19,10 @@ from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.recipe import Edit, Recipe
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program
-from tests.factories import change, compiled, entry, frame, recompiled, record, recording, said_of
+from tests.factories import change, compiled, diagnosed, entry, frame, recompiled, record, recording, said_of
 
 TEXT = """\
 import torch
@@ -39,7 +37,7 @@ LINE = 6
 
 
 def seen(facts: Recording, root: Path) -> Observed:
-    return Observed(facts, diagnose(facts, RULES, root=root, version="0"))
+    return Observed(facts, diagnosed(facts, root=root))
 
 
 def options(

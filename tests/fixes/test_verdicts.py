@@ -14,13 +14,10 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Comparison, Difference, Replay
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.verdicts import Judgment, SiteChange, judge, reads_from
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trials.judge import Observed, Untouched
 from tests.each import for_each
-from tests.factories import FILE, entry, graph, recompiled, record, recording
+from tests.factories import FILE, ROOT, diagnosed, entry, graph, recompiled, record, recording
 
-ROOT = Path("/project")
 BEFORE = b"def forward(x):\n    y = x.sin()\n    print(y)\n    if y.sum() > 0:\n        y = y * 2\n    return y\n"
 AFTER = BEFORE.replace(b"    print(y)\n", b"    if not torch.compiler.is_compiling():\n        print(y)\n")
 SAME = Comparison(kinds=("outputs", "stdout"), differences=())
@@ -38,7 +35,7 @@ def seen(
     breaks = tuple(record(entry(line), effect=effect) for line in lines)
     facts: Recording = recording(breaks=breaks, coverage=measured, **changes)
     facts = facts.replace(replay=Replay(compared={"eager": compared}))
-    return Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
+    return Observed(facts, diagnosed(facts))
 
 
 def judged(
@@ -95,7 +92,7 @@ def hiding() -> Observed:
     before = seen(3)
     breaks = (*before.recording.breaks, record(entry(4), effect="rest_eager"))
     facts = before.recording.replace(breaks=breaks)
-    return Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
+    return Observed(facts, diagnosed(facts))
 
 
 DROPS, NUMBERS, BOTH = {"drops_output": True}, "numbers", "fewer_and_numbers"
@@ -193,7 +190,7 @@ def graphed(captured: int | None, *skipped: CudaGraphSkip, left_out: int = 0, ag
     found = CudaGraphs(captured=captured, skipped=skipped, left_out=(part,) * left_out, functions=(function,))
     before = seen(7)
     facts = before.recording.replace(cuda_graphs=found)
-    return Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
+    return Observed(facts, diagnosed(facts))
 
 
 def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
@@ -231,5 +228,5 @@ def test_a_cuda_graph_that_costs_recompiles_is_worse():
     after = graphed(1)
     compiles = tuple(recompiled(f"0/{number}") for number in (1, 2))
     facts = after.recording.replace(compiles=(*after.recording.compiles, *compiles))
-    after = Observed(facts, diagnose(facts, RULES, root=ROOT, version="0"))
+    after = Observed(facts, diagnosed(facts))
     assert recorded_with(graphed(0, SKIP), after)[0] == "makes it worse"

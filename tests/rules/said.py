@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.recording import Recording
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
+from tests.factories import diagnosed
 
 
 def findings(facts: Recording, *prefixes: str) -> list[Finding]:
-    found = diagnose(facts, RULES, root=Path("/project"), version="0").findings
+    found = diagnosed(facts).findings
     return [finding for finding in found if finding.code.startswith(prefixes or ("GD",))]
 
 

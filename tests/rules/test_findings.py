@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from syrupy.assertion import SnapshotAssertion
@@ -31,12 +30,11 @@ from graphdoctor.facts.recording import (
 )
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.kernel_times import by_line, timed_kernels
 from graphdoctor.rules.diagnosis.rule import BreakSite
 from graphdoctor.studies.profile.lines import share_out
 from graphdoctor.views.words import sentence
-from tests.factories import FILE, change, compiled, entry, frame, graph, recompiled, record, recording
+from tests.factories import FILE, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
 from tests.rules.said import findings, said
 from tests.rules.test_kernel_rules import recorded, share
 from tests.studies.profile import facts
@@ -384,7 +382,7 @@ def test_breaks_in_torch_s_own_code(snapshot: SnapshotAssertion) -> None:
     }
     assert said(cases) == snapshot
     alone = in_torch().replace(calls=(), coverage=None)
-    assert sentence(diagnose(alone, RULES, root=Path("/project"), version="0"))[0].startswith("Not compiled")
+    assert sentence(diagnosed(alone))[0].startswith("Not compiled")
 
 
 def skipped_in_package(*blocks: Enclosing) -> Recording:

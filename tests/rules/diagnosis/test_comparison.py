@@ -16,23 +16,15 @@ from graphdoctor.facts.recording import (
     Recording,
     TargetInfo,
 )
-from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.comparison import compare
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
-from tests.factories import LOOP, PRINT, change, compiled, entry, recompiled, record, recording
+from tests.factories import LOOP, PRINT, change, compiled, diagnosed, entry, recompiled, record, recording
 
 RECORDINGS = RECORDED_LOGS
 ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
-
-
-def diagnosed(facts: Recording | None = None, **values: Any) -> Diagnosis:
-    """The diagnosis of a recording, a whole and plain one by default, with facts replaced."""
-    known = (facts or recording()).replace(**values)
-    return diagnose(known, RULES, root=Path("/project"), version="1")
 
 
 def with_prints(*places: tuple[int, str]) -> Recording:
@@ -156,7 +148,7 @@ def test_calls_that_nobody_counted_are_not_known(facts: dict[str, Any], has_call
 
 
 def real(version: str, name: str) -> Diagnosis:
-    return diagnose(read_recording(RECORDINGS / version / name), RULES, root=Path("/home/user/demo"), version="1")
+    return diagnosed(read_recording(RECORDINGS / version / name), root=Path("/home/user/demo"))
 
 
 def test_a_log_of_others_is_matched_with_ours_though_it_has_no_classes() -> None:

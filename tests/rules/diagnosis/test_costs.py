@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding
+from graphdoctor.facts.diagnosis import Cost, Finding
 from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.facts.recording import Compile, GraphRun, Recording, SteadyCall
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.finding_cards import closing
 from graphdoctor.views.parts import plain_text
 from graphdoctor.views.words import cost_text
-from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
+from tests.factories import LOOP, PRINT, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
 
 MEASURES = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
 
@@ -42,10 +39,6 @@ def broken(*lines: int, call: SteadyCall | None = None, effect: Any = "resumed",
         graphs=tuple(graph(compile_id, index=number) for number, compile_id in enumerate(ids)),
     )
     return facts.replace(steady_call=call, **changes)
-
-
-def diagnosed(facts: Recording) -> Diagnosis:
-    return diagnose(facts, RULES, root=Path("/project"), version="0")
 
 
 def skipped(*lines: int, call: SteadyCall) -> Recording:

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import BreakReason, Call, CallError, Enclosing, Recording
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from tests.each import for_each
-from tests.factories import FILE, LOOP, PRINT, compiled, context, entry, frame, graph, record, recording
-
-ROOT = Path("/project")
-
-
-def diagnosed(facts: Recording, selection: Selection | None = None) -> Diagnosis:
-    return diagnose(facts, RULES, root=ROOT, version="0", selection=selection)
+from tests.factories import FILE, LOOP, PRINT, compiled, context, diagnosed, entry, frame, graph, record, recording
 
 
 def helper_break() -> Recording:
@@ -221,11 +210,11 @@ def test_a_packages_fingerprint_does_not_depend_on_where_it_is_installed() -> No
 def test_selection_hides_findings_and_says_how_many_but_changes_no_count() -> None:
     package = entry(5, file="/lib/site-packages/pkg/mod.py", origin="third_party", package="pkg")
     facts = recording(breaks=(record(entry(5)), record(package, compile_id="1/0")))
-    own = diagnosed(facts, Selection(is_own_code_only=True))
+    own = diagnosed(facts, selection=Selection(is_own_code_only=True))
     assert [finding.location.package for finding in own.findings] == [None]
     assert (own.summary.hidden_findings, own.summary.break_sites) == (1, 2)
-    assert diagnosed(facts, Selection(select=("GD2",))).findings == ()
-    assert diagnosed(facts, Selection(ignore=("GD101",))).findings == ()
+    assert diagnosed(facts, selection=Selection(select=("GD2",))).findings == ()
+    assert diagnosed(facts, selection=Selection(ignore=("GD101",))).findings == ()
 
 
 def test_third_party_lines_get_no_suggestion_to_edit_them() -> None:

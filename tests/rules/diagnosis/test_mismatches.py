@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from syrupy.assertion import SnapshotAssertion
@@ -15,24 +14,15 @@ from graphdoctor.facts.recording import (
     CaptureGap,
     CompileCall,
     Environment,
-    Recording,
     TargetInfo,
 )
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.comparison import mismatches
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
-from tests.factories import FILE, entry, record, recording
+from tests.factories import FILE, diagnosed, entry, record, recording
 
 ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
 FOREIGN: dict[str, Any] = {"gaps": (CaptureGap(code="GD904", kind="foreign_log", message="A foreign log."),)}
-
-
-def diagnosed(facts: Recording | None = None, **values: Any) -> Diagnosis:
-    """The diagnosis of a recording, a whole and plain one by default, with facts replaced."""
-    known = (facts or recording()).replace(**values)
-    return diagnose(known, RULES, root=Path("/project"), version="1")
 
 
 def target(**values: Any) -> dict[str, Any]:
@@ -62,7 +52,7 @@ def broken(file: str = FILE, **values: Any) -> Diagnosis:
 
 EAGER = {"backend": "eager", "dynamic": None}
 WHOLE = recording(breaks=(record(entry(5)),))
-LESS = diagnose(WHOLE, RULES, root=Path("/project"), version="1", selection=Selection(ignore=("GD1",)))
+LESS = diagnosed(WHOLE, selection=Selection(ignore=("GD1",)))
 KILLED = {"is_partial": True, "exit": ProbeExit(status=None, reason="killed", message="It was killed.")}
 READ = diagnosed(guards=Guards(sets=()))
 
@@ -89,7 +79,7 @@ DIFFERING: list[tuple[Diagnosis, Diagnosis]] = [
     (diagnosed(**environment()), diagnosed(**environment(device_name="H200"))),
     (diagnosed(), diagnosed(**KILLED)),
     (diagnosed(), diagnosed(**gap("A record could not be read."))),
-    (diagnosed(), diagnosed().replace(graphdoctor_version="2")),
+    (diagnosed(version="1"), diagnosed(version="2")),
     (diagnosed(**script(3)), diagnosed(**script(3, mode="max-autotune"))),
     # Another finding at a line that is the same.
     (

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from graphdoctor.facts.diagnosis import Diagnosis, Fix
+from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import Compile, FailedCompile, Recording
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
-from tests.factories import change, compiled, entry, frame, recompiled, recording
+from tests.factories import change, compiled, diagnosed, entry, frame, recompiled, recording
 
 BATCH = change()
 STEP = change("module_number", "self.step", "1", "2", source="L['self'].step")
@@ -24,10 +20,6 @@ def facts_of(*compiles: Compile, frames: int = 3) -> Recording:
     known = [frame(), *(frame(number, resumes_at=10 + number) for number in range(1, frames))]
     seen = {0, *(item.frame_id for item in compiles)}
     return recording(frames=tuple(item for item in known if item.frame_id in seen), compiles=(compiled(), *compiles))
-
-
-def diagnosed(facts: Recording) -> Diagnosis:
-    return diagnose(facts, RULES, root=Path("/project"), version="0")
 
 
 def test_what_one_change_caused_in_one_call_is_one_recompile() -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.fixes import Verdict
 from graphdoctor.facts.trials import OutputsVerdict, Remedy, TrialResult, WhatIf
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.verdicts import with_replays
 from tests.each import for_each
-from tests.factories import change, compiled, frame, recompiled, recording
+from tests.factories import change, compiled, diagnosed, frame, recompiled, recording
 
 TENSOR = "t = torch.tensor(t)"
 
@@ -34,7 +30,7 @@ def result(
 
 def findings() -> tuple[Finding, ...]:
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", change())))
-    (found,) = diagnose(facts, RULES, root=Path("/project"), version="0").findings
+    (found,) = diagnosed(facts).findings
     fixes = (Fix(title="as a tensor", kind="call", snippet=TENSOR), Fix(title="in words", kind="code"))
     return (found.replace(fixes=fixes),)
 

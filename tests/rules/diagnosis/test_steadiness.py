@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Call, Compile, CompileOutcome, Settling
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.actions import actions
 from graphdoctor.views.report import compiles_text
 from graphdoctor.views.words import sentence
-from tests.factories import change, compiled, frame, recompiled, recording
+from tests.factories import change, compiled, diagnosed, frame, recompiled
 
 FORWARD = frame()
 
@@ -29,9 +25,8 @@ def called(*counts: int) -> tuple[Call, ...]:
     return tuple(Call(index=index, outcome="ok", compile_count=count) for index, count in enumerate(counts, start=1))
 
 
-def diagnosed(*compiles: Compile, calls: tuple[Call, ...], settling: Settling | None = None) -> Diagnosis:
-    found = recording(compiles=compiles, calls=calls, coverage=None).replace(settling=settling)
-    return diagnose(found, RULES, root=Path("/project"), version="1")
+def run(*compiles: Compile, calls: tuple[Call, ...], settling: Settling | None = None) -> Diagnosis:
+    return diagnosed(compiles=compiles, calls=calls, coverage=None, settling=settling)
 
 
 NEVER = Settling(
@@ -48,9 +43,8 @@ NEVER = Settling(
 
 def script(*functions: WatchedFunction, limited: bool = False) -> Diagnosis:
     compiles = (compiled(), *((again(1, "self.n", outcome="limit"),) if limited else ()))
-    found = recording(compiles=compiles, calls=(), coverage=None)
-    found = found.replace(watch=CallWatch(functions=functions, cost_s=0.0))
-    return diagnose(found, RULES, root=Path("/project"), version="1")
+    watch = CallWatch(functions=functions, cost_s=0.0)
+    return diagnosed(compiles=compiles, calls=(), coverage=None, watch=watch)
 
 
 def function(calls: int | None, last_compile: int | None, in_a_row: int = 1) -> WatchedFunction:
@@ -66,28 +60,26 @@ SHORT = Settling(compiles=(1, 1), recompiles=(again(1, "self.seen"),), frames=(F
 LIMITED = (compiled(), again(1, "self.seen", call=2), again(2, "self.seen", call=3, outcome="limit"))
 
 CASES = {
-    "quiet when repeated": diagnosed(compiled(), calls=called(1), settling=Settling(compiles=(0,))),
-    "settles late": diagnosed(compiled(), calls=called(1), settling=Settling(compiles=(1, 1, 0))),
-    "one call that was not repeated": diagnosed(compiled(), calls=called(1)),
-    "the last call compiled something but not again": diagnosed(
+    "quiet when repeated": run(compiled(), calls=called(1), settling=Settling(compiles=(0,))),
+    "settles late": run(compiled(), calls=called(1), settling=Settling(compiles=(1, 1, 0))),
+    "one call that was not repeated": run(compiled(), calls=called(1)),
+    "the last call compiled something but not again": run(
         compiled(), again(1, "self.n", call=2), calls=called(1, 1), settling=Settling(compiles=(0,))
     ),
-    "differs in every recompile": diagnosed(
-        compiled(), again(1, "self.seen", call=2), calls=called(1, 1), settling=NEVER
-    ),
-    "new each time where another value alternates with it": diagnosed(
+    "differs in every recompile": run(compiled(), again(1, "self.seen", call=2), calls=called(1, 1), settling=NEVER),
+    "new each time where another value alternates with it": run(
         compiled(), calls=called(1), settling=Settling(compiles=(2, 2), recompiles=ALTERNATING, frames=(FORWARD,))
     ),
-    "short of the limit": diagnosed(compiled(), calls=called(1), settling=SHORT),
-    "torch doesn't say what differs": diagnosed(compiled(), calls=called(1), settling=Settling(compiles=(1, 1, 1))),
-    "calls that hit the limit": diagnosed(*LIMITED, calls=called(1, 1, 0), settling=Settling(compiles=(0,))),
+    "short of the limit": run(compiled(), calls=called(1), settling=SHORT),
+    "torch doesn't say what differs": run(compiled(), calls=called(1), settling=Settling(compiles=(1, 1, 1))),
+    "calls that hit the limit": run(*LIMITED, calls=called(1, 1, 0), settling=Settling(compiles=(0,))),
     **{
-        f"a recompile that ends {outcome}": diagnosed(
+        f"a recompile that ends {outcome}": run(
             compiled(), again(1, "self.n", call=2, outcome=outcome), calls=called(1, 0)
         )
         for outcome in ("skipped", "failed", "empty")
     },
-    "a program that makes its own calls": diagnosed(compiled(), calls=()),
+    "a program that makes its own calls": run(compiled(), calls=()),
     "a script of which one function settled late": script(function(40, 1), function(2, None)),
     "a script of one call": script(function(40, 1), function(1, 1)),
     "a script of two compiling calls": script(function(2, 2, 2)),
@@ -117,6 +109,6 @@ def test_what_has_no_known_fix_comes_last_of_what_to_do() -> None:
     settling = Settling(
         compiles=(1, 1), recompiles=(recompiled("0/1", change("keys", "the keys of d"), call=None),), frames=(FORWARD,)
     )
-    found = diagnosed(compiled(), again(1, "self.n", call=2), calls=called(1, 1), settling=settling)
+    found = run(compiled(), again(1, "self.n", call=2), calls=called(1, 1), settling=settling)
     assert [finding.code for finding in found.findings] == ["GD217", "GD205"]
     assert [action.fix is None for action in actions(found.findings)] == [False, True]

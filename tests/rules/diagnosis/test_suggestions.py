@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +10,11 @@ from graphdoctor.facts.diagnosis import Effects, Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.facts.run import Setting
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.rule import BreakSite
 from graphdoctor.rules.diagnosis.suggestions import rewritten, setting, spliced
 from graphdoctor.views.words import place_text
 from tests.each import for_each
-from tests.factories import FILE, change, compiled, context, entry, frame, recompiled, record, recording
+from tests.factories import FILE, change, compiled, context, diagnosed, entry, frame, recompiled, record, recording
 
 
 def site(statement: str, **changes: Any) -> BreakSite:
@@ -118,7 +115,7 @@ def test_an_argument_of_torch_compile_names_the_program_s_only_call() -> None:
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", size)))
     calls = (CompileCall(file="/project/train.py", line=9, function="main", compiled="Net"),)
     for known, place in (((), None), (calls, ("train.py", 9)), ((*calls, *calls), ("train.py", 9))):
-        shown = diagnose(facts.replace(compile_calls=known), RULES, root=Path("/project"), version="0")
+        shown = diagnosed(facts, compile_calls=known)
         fix = next(fix for fix in shown.findings[0].fixes if fix.place and fix.place.where == "compile")
         assert fix.place is not None
         assert fix.place.file == (place and place[0])

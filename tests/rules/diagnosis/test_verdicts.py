@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.fixes import Treatment, TriedFix
 from graphdoctor.facts.run import Setting
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
-from tests.factories import change, compiled, context, entry, frame, recompiled, record, recording
+from tests.factories import change, compiled, context, diagnosed, entry, frame, recompiled, record, recording
 
 MEASURES = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
 FACTS = recording(breaks=(record(entry(12, 'log.info("x")')),))
 
 
 def plain() -> Finding:
-    (finding,) = diagnose(FACTS, RULES, root=Path("/project"), version="0").findings
+    (finding,) = diagnosed(FACTS).findings
     return finding
 
 
@@ -29,7 +26,7 @@ def setting_of(finding: Finding) -> Setting:
 def with_trials(*tried: TriedFix, gone: tuple[str, ...] = ()) -> Finding:
     treatment = Treatment(tried=tried, before=MEASURES, gone=gone)
     known = FACTS.replace(treatment=treatment)
-    (finding,) = diagnose(known, RULES, root=Path("/project"), version="0").findings
+    (finding,) = diagnosed(known).findings
     return finding
 
 
@@ -72,13 +69,13 @@ def test_a_suggestion_whose_lines_were_tried_one_by_one_is_not_shown_again() -> 
     changes = [change(expression=f"x.shape[{dim}]", source="L['x']") for dim in (0, 1)]
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes)))
     facts = facts.replace(target=facts.target.replace(parameters=("x",)))
-    (finding,) = diagnose(facts, RULES, root=Path("/project"), version="0").findings
+    (finding,) = diagnosed(facts).findings
     lines = (finding.fixes[0].snippet or "").splitlines()
     assert len(lines) == 2
     each = tuple(tried(kind="call", snippet=line, fingerprint=finding.fingerprint) for line in lines)
     treatment = Treatment(tried=each, before=MEASURES)
     known = facts.replace(treatment=treatment)
-    (treated,) = diagnose(known, RULES, root=Path("/project"), version="0").findings
+    (treated,) = diagnosed(known).findings
     assert finding.fixes[0].snippet not in codes(treated.fixes)
 
 
@@ -108,12 +105,12 @@ def test_a_finding_that_all_verified_fixes_remove_is_mended() -> None:
 
 def test_code_that_no_edit_could_be_written_for_is_said_in_words() -> None:
     known = FACTS.replace(sources=(context(12, 'log.info("x")'),))
-    (bare,) = diagnose(known, RULES, root=Path("/project"), version="0").findings
+    (bare,) = diagnosed(known).findings
     guard = next(fix for fix in bare.fixes if fix.kind == "code")
     assert guard.snippet is not None
     treatment = Treatment(tried=(), before=MEASURES, declined={bare.fingerprint: "the call's value is used"})
     declined = known.replace(treatment=treatment)
-    (finding,) = diagnose(declined, RULES, root=Path("/project"), version="0").findings
+    (finding,) = diagnosed(declined).findings
     shown = next(fix for fix in finding.fixes if fix.kind == "code")
     assert (shown.snippet, shown.place) == (None, None)
     assert shown.reason == "no edit: the call's value is used"

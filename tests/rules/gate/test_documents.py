@@ -12,20 +12,19 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import SCHEMA_VERSION
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.reading import plain
-from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.comparison import compare
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.gate.documents import read_diagnosis
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.json import json_text
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
+from tests.factories import diagnosed
 
 RECORDINGS = RECORDED_LOGS / "2.13.0"
 
 
 def diagnosis_of(name: str, *, guards: bool = False) -> Diagnosis:
-    return diagnose(read_recording(RECORDINGS / name, guards=guards), RULES, root=Path("/home/user/demo"), version="1")
+    return diagnosed(read_recording(RECORDINGS / name, guards=guards), root=Path("/home/user/demo"))
 
 
 def changed(**values: Any) -> bytes:
