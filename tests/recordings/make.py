@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
@@ -161,20 +162,40 @@ with torch.library._scoped_library("demo", "FRAGMENT") as library:
 _NOT_KEPT = ("chromium_event", "expression_created")
 
 
+class Alone(NamedTuple):
+    """A program that is recorded without graphdoctor.
+
+    Args:
+        source: Its text.
+        names: Its recordings, made one after the other with the same cache.
+        kinds: Kinds of records that are kept; all if empty.
+        left_out: Kinds of records that aren't.
+        variable: What names torch's folder for its log.
+    """
+
+    source: str
+    names: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    variable: str = "TORCH_TRACE"
+
+
+_ANY_TORCH = (Alone(_REFUSED, ("refused",), _KEPT_ALONE), Alone(_EXPORTED, ("exported",), _KEPT_ALONE))
+_ALONE = (
+    Alone(_LOWERED, ("lowered", "lowered_again"), _KEPT),
+    Alone(_SIZED, ("lowered_sizes",), left_out=_NOT_KEPT, variable="TORCH_DTRACE"),
+    Alone(_DRAFTED, ("lowered_export",), left_out=_NOT_KEPT, variable="TORCH_DTRACE"),
+)
+
+
 def main(pythons: list[str]) -> None:
     for python in pythons:
         version, roots = asked(python)
-        with tempfile.TemporaryDirectory() as temporary:
-            record_alone(python, version, "refused", _REFUSED, Path(temporary), roots)
-        with tempfile.TemporaryDirectory() as temporary:
-            record_alone(python, version, "exported", _EXPORTED, Path(temporary), roots)
-        if tuple(map(int, version.split(".")[:2])) < _OLDEST:
-            continue
-        with tempfile.TemporaryDirectory() as temporary:
-            record_lowered(python, version, Path(temporary), roots)
-        with tempfile.TemporaryDirectory() as temporary:
-            record_exported(python, version, Path(temporary), roots)
-        for name in NAMES:
+        is_run = tuple(map(int, version.split(".")[:2])) >= _OLDEST
+        for program in (*_ANY_TORCH, *(_ALONE if is_run else ())):
+            with tempfile.TemporaryDirectory() as temporary:
+                record_alone(python, version, program, Path(temporary), roots)
+        for name in NAMES if is_run else ():
             with tempfile.TemporaryDirectory() as temporary:
                 record(python, version, name, Path(temporary), roots)
 
@@ -191,8 +212,7 @@ def record(python: str, version: str, name: str, temporary: Path, roots: list[st
     demo.mkdir()
     shutil.copy(PROGRAMS / f"{name}.py", demo)
     (demo / "bare.py").write_text(_BARE)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "GRAPHDOCTOR"))}
-    environment["PYTHONPATH"] = str(REPOSITORY)
+    environment = clean_environment() | {"PYTHONPATH": str(REPOSITORY)}
     explain = [sys.executable, "-m", "graphdoctor", "explain", f"{name}.py", "--python", python, "-q"]
     subprocess.run(explain, cwd=demo, env=environment, check=True, stdout=subprocess.DEVNULL)
     environment["TORCH_TRACE"] = str(temporary / "bare")
@@ -206,44 +226,26 @@ def record(python: str, version: str, name: str, temporary: Path, roots: list[st
         save(temporary / "bare", HERE / version / f"{name}.bare", replacements)
 
 
-def record_alone(python: str, version: str, name: str, source: str, temporary: Path, roots: list[str]) -> None:
-    """Record one program with ``TORCH_TRACE`` alone."""
-    demo = temporary / "demo"
+def record_alone(python: str, version: str, program: Alone, temporary: Path, roots: list[str]) -> None:
+    """Record one program with torch's own log alone."""
+    demo, name = temporary / "demo", program.names[0]
     demo.mkdir()
-    (demo / f"{name}.py").write_text(source)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "GRAPHDOCTOR"))}
-    environment["TORCHINDUCTOR_CACHE_DIR"] = str(temporary / "cache")
-    environment["TORCH_TRACE"] = str(temporary / name)
-    command = [python, f"{name}.py"]
-    subprocess.run(command, cwd=demo, env=environment, check=True, stdout=subprocess.DEVNULL)
-    save(temporary / name, HERE / version / f"{name}.bare", neutral_paths(demo, temporary, roots), kinds=_KEPT_ALONE)
+    (demo / f"{name}.py").write_text(program.source)
+    for name_now in program.names:
+        environment = clean_environment() | {
+            "TORCHINDUCTOR_CACHE_DIR": str(temporary / "cache"),
+            program.variable: str(temporary / name_now),
+        }
+        command = [python, f"{name}.py"]
+        nowhere = subprocess.DEVNULL
+        subprocess.run(command, cwd=demo, env=environment, check=True, stdout=nowhere, stderr=nowhere)
+        replacements = neutral_paths(demo, temporary, roots)
+        save(temporary / name_now, HERE / version / f"{name_now}.bare", replacements, program.kinds, program.left_out)
 
 
-def record_lowered(python: str, version: str, temporary: Path, roots: list[str]) -> None:
-    """Record what Inductor makes of one program, twice."""
-    demo = temporary / "demo"
-    demo.mkdir()
-    (demo / "lowered.py").write_text(_LOWERED)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "GRAPHDOCTOR"))}
-    environment["TORCHINDUCTOR_CACHE_DIR"] = str(temporary / "cache")
-    for name in ("lowered", "lowered_again"):
-        environment["TORCH_TRACE"] = str(temporary / name)
-        subprocess.run([python, "lowered.py"], cwd=demo, env=environment, check=True)
-        save(temporary / name, HERE / version / f"{name}.bare", neutral_paths(demo, temporary, roots), kinds=_KEPT)
-
-
-def record_exported(python: str, version: str, temporary: Path, roots: list[str]) -> None:
-    """Record a program that is compiled with symbolic sizes, and one that is exported as far as it can be."""
-    demo = temporary / "demo"
-    demo.mkdir()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "GRAPHDOCTOR"))}
-    environment["TORCHINDUCTOR_CACHE_DIR"] = str(temporary / "cache")
-    replacements = neutral_paths(demo, temporary, roots)
-    for name, program in (("lowered_sizes", _SIZED), ("lowered_export", _DRAFTED)):
-        (demo / f"{name}.py").write_text(program)
-        environment["TORCH_DTRACE"] = str(temporary / name)
-        subprocess.run([python, f"{name}.py"], cwd=demo, env=environment, check=True, stderr=subprocess.DEVNULL)
-        save(temporary / name, HERE / version / f"{name}.bare", replacements, left_out=_NOT_KEPT)
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what torch and graphdoctor read of it."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "GRAPHDOCTOR"))}
 
 
 def neutral_paths(demo: Path, temporary: Path, roots: list[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from make import HERE, REPOSITORY, asked, neutral_paths, save
+from make import HERE, REPOSITORY, asked, clean_environment, neutral_paths, save
 
 _PROGRAM = """
 import json
@@ -88,8 +88,7 @@ def main(python: str) -> None:
         demo = Path(temporary) / "demo"
         demo.mkdir()
         (demo / "program.py").write_text(_PROGRAM)
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "GRAPHDOCTOR"))}
-        environment |= {
+        environment = clean_environment() | {
             "TORCHINDUCTOR_CACHE_DIR": str(Path(temporary) / "cache"),
             "TORCH_TRACE": str(Path(temporary) / "trace"),
             "INDUCTOR_PROVENANCE": "1",
