@@ -13,12 +13,33 @@ import pytest
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.rules.diagnosis.rule import Rule
 from tests.conftest import clean_environment, run_command
-from tests.distributed.jobs import PROGRAMS, found_in, job_document, launched
 from tests.rules.test_documentation import first_block
 
 pytestmark = pytest.mark.nightly
 
+PROGRAMS = Path(__file__).with_name("programs")
 EXAMPLES = [ALL_RULES[code] for code in ("GD125", "GD126", "GD129", "GD130")]
+
+
+def launched(program: str, *arguments: str) -> list[str]:
+    """The arguments of ``graphdoctor run`` for a program under ``torch.distributed.run``."""
+    ranks = ("--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
+    return ["-m", "torch.distributed.run", *ranks, str(PROGRAMS / f"{program}.py"), *arguments]
+
+
+def job_document(folder: Path, program: str, *arguments: str) -> dict[str, Any]:
+    """The JSON document of a job."""
+    command = ("run", "--quiet", "--report", "job.json", *launched(program, *arguments))
+    done = run_command(*command, cwd=folder, env=clean_environment(OMP_NUM_THREADS="1"), timeout=150)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads((folder / "job.json").read_text())
+    return document
+
+
+def found_in(document: dict[str, Any], program: str) -> dict[str, dict[str, Any]]:
+    """The findings in a program's file by code."""
+    name = f"/{program}.py"
+    return {found["code"]: found for found in document["findings"] if found["location"]["file"].endswith(name)}
 
 
 @pytest.fixture(scope="module")
