@@ -34,7 +34,6 @@ from graphdoctor.views.parts import (
     Tone,
     Verdict,
     View,
-    columns,
     plain_text,
 )
 from graphdoctor.views.words import SAME_SPEED, UNKNOWN, run_title, setting_rows, unknown_section
@@ -93,14 +92,14 @@ def _parts(report: BenchReport) -> Iterator[Block]:
     yield Section("Variants", (gains, _runs_table(report, variants), *speed_drawing(variants)))
     yield Section("When compiling pays", payoff_drawing(variants, best), "Payoff")
     held = tuple(row for finding, names in _findings(variants) for row in finding_rows(finding, names))
-    yield Section("What holds variants back", (Rows(held, "finding"),), "Reasons")
+    yield Section("What holds variants back", Rows(held, "finding"), "Reasons")
     ended = (*(row for one in variants for row in _ended(one)), *_ended_sizes(report, variants))
-    yield Section("Failed, wrong or skipped", (Rows(ended, "variant"),), "Ended")
-    yield Section("Results", (Rows(tuple(_notes(variants)), "note"),))
+    yield Section("Failed, wrong or skipped", Rows(ended, "variant"), "Ended")
+    yield Section("Results", Rows(_notes(variants), "note"))
     yield unknown_section(report.gaps)
     kernels = tuple(part for one in variants if one.kernels is not None for part in _kernels(one.name, one.kernels))
     yield Section("Where the time goes", kernels, "Kernels", show="long")
-    details = Rows(tuple(_details(report, variants)), "figure")
+    details = Rows(_details(report, variants), "figure")
     yield Section("How it was measured", (*_HOW, details), "Measured", show="long")
 
 
@@ -134,7 +133,7 @@ def _sizes(sweep: Sweep, name: str) -> Table:
         found = {variant.name: _size(variant) for variant in point.variants}
         rows.append((Cell(f"{point.size:,}"), *(found.get(one, EMPTY) for one in named)))
     headings = tuple(Column(Span(one)) for one in (name, *named))
-    return Table(headings, tuple(rows), "size", label="Speed-up and call of each size")
+    return Table(headings, rows, "size", label="Speed-up and call of each size")
 
 
 def _size(variant: Variant) -> Cell:
@@ -382,10 +381,10 @@ def _kernels(name: str, kernels: KernelShare) -> Iterator[Block]:
     if parts:
         yield Drawing("bench_shares.html.j2", {"parts": parts}, styles=("bench.css",))
     rows = (
-        (Cell(Span(one.name, "code")), Cell(one.kind), Cell(time_text(one.us), value=one.us), Cell(f"{one.count:,}"))
+        (Span(one.name, "code"), one.kind, Cell(time_text(one.us), value=one.us), f"{one.count:,}")
         for one in kernels.largest
     )
-    yield Table(columns("#kernel", "of", "#time", "#runs"), tuple(rows), "kernel", label=f"Largest kernels of {name}")
+    yield Table(("#kernel", "of", "#time", "#runs"), rows, "kernel", label=f"Largest kernels of {name}")
 
 
 def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:

@@ -29,7 +29,6 @@ from graphdoctor.views.parts import (
     Tone,
     Verdict,
     View,
-    columns,
 )
 
 _TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
@@ -61,10 +60,10 @@ def _parts(report: CheckReport) -> Iterator[Block]:
         place = Span(f"{each.file if each.line is None else f'{each.file}:{each.line}'} ")
         what = Span(f"ignore[{','.join(each.codes)}]" if each.codes else "ignore", "code")
         unused.append(Row("unused", Note((place, what, f" matches no finding{f': {each.why}' if each.why else ''}"))))
-    yield Section("Unused ignores", (Rows(tuple(unused), "entry", _MOST_ROWS),))
+    yield Section("Unused ignores", Rows(unused, "entry", _MOST_ROWS))
     reached = Note("These targets don't reach any of the given files.", "dim")
     yield Section("Skipped", (*map(Span, report.skipped), reached) if report.skipped else ())
-    yield Section("Notes", tuple(Span(note) for note in report.notes))
+    yield Section("Notes", (Span(note) for note in report.notes))
     if any(target.fixed for target in report.targets if not target.is_other_torch):
         yield Note((_UPDATE, " removes the fixed findings."), "dim")
     if report.baseline is None and any(target.failing for target in report.targets):
@@ -96,8 +95,8 @@ def _table(report: CheckReport) -> Table:
         )
         for target in report.targets
     )
-    headings = columns("#target", "state", "#new", *(f"#{name}" for name, *_ in _MEASURED), "also")
-    return Table(headings, tuple(rows), "target", label="Targets")
+    headings = ("#target", "state", "#new", *(f"#{name}" for name, *_ in _MEASURED), "also")
+    return Table(headings, rows, "target", label="Targets")
 
 
 def _also(target: TargetCheck) -> str:
@@ -140,7 +139,7 @@ def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
         rows.append(Row("baseline", "has no entry for this target, so all of its findings are new"))
     rows += [Row("eager", text) for text in more_eager_texts(target)]
     rows += [Row("note", text) for text in baseline_notes(target)]
-    return Section(Span(target.name), (Rows(tuple(rows)),), tone=_TONES[target.state])
+    return Section(Span(target.name), Rows(rows), tone=_TONES[target.state])
 
 
 def _findings(target: TargetCheck) -> Iterator[Section]:
@@ -148,12 +147,12 @@ def _findings(target: TargetCheck) -> Iterator[Section]:
     worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
     below = [finding for finding in target.new if finding not in target.failing]
     grown = [finding for finding in target.grown if finding.fingerprint not in worse]
-    yield Section(("New in ", name), tuple(_cards(target.failing)), tone="bad")
+    yield Section(("New in ", name), _cards(target.failing), tone="bad")
     told: list[Block] = []
     for item in target.failing_worse:
         told += [f"{worse_text(item)}.", *_cards([item.finding])]
-    yield Section(("Worse in ", name), tuple(told), tone="bad")
-    yield Section(("New in ", name, ", but below the severity that fails"), tuple(_cards(below)), show="long")
+    yield Section(("Worse in ", name), told, tone="bad")
+    yield Section(("New in ", name, ", but below the severity that fails"), _cards(below), show="long")
     kept = [item.finding for item in target.worse if item not in target.failing_worse]
     yield _lines(("Worse in ", name, ", but below the severity that fails"), kept, lambda one: worse[one.fingerprint])
     yield _lines(("More frequent in ", name), grown, lambda one: f"{one.message}, now {times(one.count)}")
@@ -161,7 +160,7 @@ def _findings(target: TargetCheck) -> Iterator[Section]:
         Row(entry.code, Note((Span(entry.file, "code"), " in ", Span(entry.function, "code"), f"  {entry.message}")))
         for entry in target.fixed
     )
-    yield Section(("Fixed in ", name), (Rows(tuple(fixed), "finding", _MOST_ROWS),), tone="good")
+    yield Section(("Fixed in ", name), Rows(fixed, "finding", _MOST_ROWS), tone="good")
     yield _lines(("In the baseline of ", name), target.known, lambda one: one.message, show="long")
     why = {
         item.finding.fingerprint: f"by {item.by}{f': {item.reason}' if item.reason else ''}" for item in target.ignored
@@ -182,4 +181,4 @@ def _lines(
 ) -> Section:
     """Findings, a line each."""
     rows = (Row(one.code, Note((place_of(one.location), f"  {said(one)}"))) for one in findings)
-    return Section(title, (Rows(tuple(rows), "finding", _MOST_ROWS),), show=show)
+    return Section(title, Rows(rows, "finding", _MOST_ROWS), show=show)

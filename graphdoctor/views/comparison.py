@@ -11,19 +11,7 @@ from graphdoctor.facts.comparison import DiagnosisComparison, SameFinding
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import counted, duration, speed_text, times
 from graphdoctor.views.finding_cards import card_of, place_of
-from graphdoctor.views.parts import (
-    Block,
-    Cell,
-    Note,
-    Row,
-    Rows,
-    Section,
-    Span,
-    Table,
-    Verdict,
-    View,
-    columns,
-)
+from graphdoctor.views.parts import Block, Note, Row, Rows, Section, Span, Table, Verdict, View
 from graphdoctor.views.words import UNKNOWN, base_name, clusters, count_changes, settings, title_parts
 
 _SINGLE = "Each time is a single measurement, which varies from run to run."
@@ -46,22 +34,21 @@ def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
         said = f"{counted(len(new), 'new finding')}, {len(gone)} gone, {len(same)} in both."
     yield Verdict(said, "bad" if new else "good" if gone else None)
     yield from (Note(mismatch.message, "warning") for mismatch in comparison.mismatches)
-    rows = tuple(
-        (Cell(label), Cell(old), Cell(now if now == old else Span(now, "strong")), Cell(change))
+    rows = (
+        (label, old, now if now == old else Span(now, "strong"), change)
         for label, old, now, change in _numbers(comparison)
     )
-    headings = columns("#count", "#before", "#after", "change")
-    numbers = Table(headings, rows, "number", label="Counts and times of both runs")
+    numbers = Table(("#count", "#before", "#after", "change"), rows, "number", label="Counts and times of both runs")
     yield Section("Numbers", (numbers, Note(_SINGLE, "dim")))
-    yield Section("New", tuple(map(card_of, clusters(new))), count=len(new), tone="bad")
-    yield Section("Gone", (_lines(gone),), count=len(gone), tone="good")
+    yield Section("New", map(card_of, clusters(new)), count=len(new), tone="bad")
+    yield Section("Gone", _lines(gone), count=len(gone), tone="good")
     changed = [pair for pair in same if {"severity", "count"} & set(pair.changes)]
     alike = [pair for pair in same if pair not in changed]
-    yield Section("In both, with another severity or count", (_same(changed),), "Changed", len(changed))
+    yield Section("In both, with another severity or count", _same(changed), "Changed", len(changed))
     if alike:
         yield Note(f"{counted(len(alike), 'finding')} in both (-v shows all)", "dim", show="short")
-    yield Section("In both", (_same(alike),), count=len(alike), show="long")
-    yield Section("The two runs", (_runs(comparison),), "Runs")
+    yield Section("In both", _same(alike), count=len(alike), show="long")
+    yield Section("The two runs", _runs(comparison), "Runs")
     if any(hidden := (comparison.before.hidden_findings, comparison.after.hidden_findings)):
         yield Note(f"Hidden by --own-code, --select or --ignore: {hidden[0]} before, {hidden[1]} after.", "dim")
 
@@ -98,11 +85,11 @@ def _lines(findings: Sequence[Finding]) -> Rows:
         source = Note(Span(one.location.text or "", "code"), show="long")
         said = Note((place_of(one.location), f"  {one.message}"))
         rows.append(Row(one.code, (said, source) if one.location.text else said))
-    return Rows(tuple(rows), "finding")
+    return Rows(rows, "finding")
 
 
 def _same(pairs: Sequence[SameFinding]) -> Rows:
-    return Rows(tuple(Row(pair.after.code, tuple(_changes(pair))) for pair in pairs), "finding")
+    return Rows((Row(pair.after.code, tuple(_changes(pair))) for pair in pairs), "finding")
 
 
 def _changes(pair: SameFinding) -> Iterator[Note]:
@@ -139,8 +126,8 @@ def _runs(comparison: DiagnosisComparison) -> Table:
         }
         for side in sides
     ]
-    rows = tuple(
-        (Cell(label), *(Cell(Span(side.get(label, ""))) for side in known))
+    rows = (
+        (Span(label), *(Span(side.get(label, "")) for side in known))
         for label in dict.fromkeys(label for side in known for label in side)
     )
-    return Table(columns("#what", "before", "after"), rows, label="What the two runs were made with")
+    return Table(("#what", "before", "after"), rows, label="What the two runs were made with")

@@ -17,21 +17,7 @@ from graphdoctor.facts.trials import Difference
 from graphdoctor.facts.wording import duration, kind_text, speed_text
 from graphdoctor.views import words
 from graphdoctor.views.finding_cards import card_of, closing, fix_parts, partial_note, place_of, verdict_label
-from graphdoctor.views.parts import (
-    Block,
-    Cell,
-    Code,
-    Diff,
-    Note,
-    Row,
-    Rows,
-    Section,
-    Span,
-    Table,
-    Verdict,
-    View,
-    columns,
-)
+from graphdoctor.views.parts import Block, Code, Diff, Note, Row, Rows, Section, Span, Table, Verdict, View
 
 
 def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
@@ -58,8 +44,8 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
         for cluster in gone
         for finding in cluster
     )
-    whole = (Section(cluster[0].code, (card_of(cluster),), show="long") for cluster in gone)
-    yield Section("Also gone with these fixes", (Rows(tuple(lines)), *whole))
+    whole = (Section(cluster[0].code, card_of(cluster), show="long") for cluster in gone)
+    yield Section("Also gone with these fixes", (Rows(lines), *whole))
     yield from treatment_parts(diagnosis, treatment)
     yield words.unknown_section(words.other_gaps(diagnosis))
     yield from closing(diagnosis)
@@ -95,23 +81,23 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
         for fix in treatment.tried
         if not fix.is_on_untouched and fix.fingerprint not in shown
     )
-    yield Section("Found after these fixes", (Rows(tuple(later), "fix"),), "Later")
+    yield Section("Found after these fixes", Rows(later, "fix"), "Later")
     if treatment.after is not None:
         count = len(applied_fixes(treatment))
         titles = {1: "The verified fix", 2: "Both verified fixes together"}
         title = titles.get(count, f"All {count} verified fixes together")
-        yield Section(title, tuple(_together(treatment, treatment.after)), "Together")
+        yield Section(title, _together(treatment, treatment.after), "Together")
     left = (
         Row(item.code, (Note((Span(item.place), f"  {item.message}")), Note(f"because {item.reason}", "dim")))
         for item in treatment.left
     )
-    yield Section("Not fixed", (Rows(tuple(left), "finding"),))
-    yield Rows(tuple(Row("note", Note(note, "dim")) for note in treatment.notes), "note")
+    yield Section("Not fixed", Rows(left, "finding"))
+    yield Rows((Row("note", Note(note, "dim")) for note in treatment.notes), "note")
 
 
 def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
-    rows = (tuple(map(Cell, row)) for row in (*words.count_changes(treatment.before, after), *_times(treatment)))
-    yield Table(columns("#count", "#before", "#after", "change"), tuple(rows), "number", label="Before and after")
+    rows = (*words.count_changes(treatment.before, after), *_times(treatment))
+    yield Table(("#count", "#before", "#after", "change"), rows, "number", label="Before and after")
     for place, snippet in words.applied_snippets(treatment):
         yield Note(f"{place or 'Also'}:", "dim")
         yield Code(snippet)
@@ -151,7 +137,7 @@ def keeping(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = Fa
     edits = [fix for fix in applied_fixes(treatment) if fix.diff is not None]
     command = _apply_command(treatment, diagnosis.recording.target)
     if treatment.diff:
-        yield Section("The edits together", (Diff(treatment.diff),), "Edits", show="long")
+        yield Section("The edits together", Diff(treatment.diff), "Edits", show="long")
     if edits and command is not None and not is_written:
         rest = " (add the lines above yourself)" if words.applied_snippets(treatment) else ""
         yield Note(f"To write the {'edit' if len(edits) == 1 else f'{len(edits)} edits'}{rest}:")

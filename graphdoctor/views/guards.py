@@ -28,10 +28,10 @@ from graphdoctor.views.parts import (
     Show,
     Span,
     Table,
+    TableRow,
     Tone,
     Verdict,
     View,
-    columns,
 )
 from graphdoctor.views.words import (
     base_name,
@@ -87,7 +87,7 @@ def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
     for each in guards.sets:
         frame, torch_count = frames.get(each.compile_id), counts.get(each.compile_id)
         show: Show = "always" if each in costliest else "long"
-        yield Section(_title(each, frame), tuple(_compile(each, torch_count)), each.compile_id, show=show)
+        yield Section(_title(each, frame), _compile(each, torch_count), each.compile_id, show=show)
     if hidden := len(guards.sets) - len(costliest):
         more = f"{counted(hidden, 'more compile')} of the same functions or with fewer guards (-v shows all)"
         yield Note(more, "dim", show="short")
@@ -145,15 +145,15 @@ def _title(found: GuardSet, frame: Frame | None) -> Inline:
 
 
 def _compile(found: GuardSet, torch_count: int | None) -> Iterator[Block]:
-    yield Rows(tuple(_facts(found, torch_count)))
+    yield Rows(_facts(found, torch_count))
     costs = ["#without it (warm)"] if found.bill else []
-    rows = tuple(_part_row(depth, part, found) for depth, part in walk(parts_of(found)))
-    yield Table(columns("#part", "#guards", *costs, "checks"), rows, "part", _MOST_PARTS)
+    rows = (_part_row(depth, part, found) for depth, part in walk(parts_of(found)))
+    yield Table(("#part", "#guards", *costs, "checks"), rows, "part", _MOST_PARTS)
     if found.unbilled_count and found.bill:
         yield Note(f"{counted(found.unbilled_count, 'part')} not timed separately", "dim")
     names = ("value", "must be", "from line")
-    yield Table(columns(*names), tuple(_values(found)), "value", _MOST_VALUES, show="short")
-    yield Table(columns("kind", *names), tuple(_guard_rows(found)), "guard", show="long")
+    yield Table(names, _values(found), "value", _MOST_VALUES, show="short")
+    yield Table(("kind", *names), _guard_rows(found), "guard", show="long")
 
 
 def _facts(found: GuardSet, torch_count: int | None) -> Iterator[Row]:
@@ -189,7 +189,7 @@ def _of_call(found: GuardSet, share: float | None) -> str:
     return f" · {percent(share)} of the steady call{times}"
 
 
-def _part_row(depth: int, part: Part, found: GuardSet) -> tuple[Cell, ...]:
+def _part_row(depth: int, part: Part, found: GuardSet) -> TableRow:
     name = Span("· " * depth + (part.label if depth else part.path))
     count = f"{part.times} x {part.guard_count}" if part.times > 1 else str(part.guard_count)
     costs = []
@@ -197,7 +197,7 @@ def _part_row(depth: int, part: Part, found: GuardSet) -> tuple[Cell, ...]:
         share = f"  {percent(min(part.check_us / found.check_us, 1))}" if part.check_us and found.check_us else ""
         costs.append(Cell("" if part.check_us is None else f"-{time_text(part.check_us)}{share}", value=part.check_us))
     alike = Span(f"  {part.times} alike", tone="dim") if part.times > 1 else ""
-    return (Cell((name, alike)), Cell(count), *costs, Cell(Span(_own_text(part))))
+    return ((name, alike), count, *costs, Span(_own_text(part)))
 
 
 def _own_text(part: Part) -> str:
@@ -222,7 +222,7 @@ def _value_text(node: GuardNode, path: str) -> str:
 # Values and guards, one by one.
 
 
-def _values(found: GuardSet) -> Iterator[tuple[Cell, ...]]:
+def _values(found: GuardSet) -> Iterator[TableRow]:
     """Guards on values of the program, which cause a recompile when they change, those of the user's lines first.
 
     Guards of repeated modules, or of the items of one list or dict, are shown as one.
@@ -237,21 +237,21 @@ def _values(found: GuardSet) -> Iterator[tuple[Cell, ...]]:
         more = f"  and {len(others)} like this" if others else ""
         is_same = all(node.expected == first.expected for node in others)
         must = Cell(Span(first.expected or "" if is_same else VARIES))
-        yield Cell((Span(first.expression), Span(more, tone="dim"))), must, _because(first)
+        yield (Span(first.expression), Span(more, tone="dim")), must, _because(first)
 
 
 def _origin_rank(nodes: list[GuardNode]) -> int:
     return _ORIGINS.index(nodes[0].location.origin) if nodes[0].location else len(_ORIGINS)
 
 
-def _guard_rows(found: GuardSet) -> Iterator[tuple[Cell, ...]]:
+def _guard_rows(found: GuardSet) -> Iterator[TableRow]:
     # torch prints one guard on a tensor's dynamic marking as five identical lines.
     for (kind, value, expected), nodes in groupby(found.nodes, _cells):
         same = list(nodes)
         times = f"  {len(same)} times" if len(same) > 1 else ""
         must = Cell((Span(expected), Span(times, tone="dim")))
-        yield Cell(Span(kind)), Cell(Span(value)), must, _because(same[0])
-    yield from ((Cell("?"), Cell(""), Cell(Span(line.strip(" |+-"))), Cell("")) for line in found.unread_lines)
+        yield Span(kind), Span(value), must, _because(same[0])
+    yield from (("?", "", Span(line.strip(" |+-")), "") for line in found.unread_lines)
 
 
 def _cells(node: GuardNode) -> tuple[str, str, str]:

@@ -7,8 +7,8 @@ A document has one function that makes its ``View`` from facts, and words each s
         return View(("model.py:Net", "torch 2.13"), "export", (
             Verdict(report.text, "good"),
             Note("The target was wrapped in a module.", "dim"),
-            Section("Ways", (Rows(tuple(rows)),)),
-            Section("Inputs", (Rows(inputs),), show="long"),
+            Section("Ways", Rows(rows)),
+            Section("Inputs", Rows(inputs), show="long"),
         ))
 
 Text: a ``str`` is a sentence of graphdoctor's, in which ``code`` may stand between backticks; a ``Span`` is shown
@@ -23,7 +23,7 @@ Imports the standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -126,11 +126,6 @@ class Column:
     rank: int = 0
 
 
-def columns(*headings: str) -> tuple[Column, ...]:
-    """Columns of text, or of numbers where a heading begins with ``#``."""
-    return tuple(Column(each.removeprefix("#"), is_number=each.startswith("#")) for each in headings)
-
-
 @dataclass(frozen=True)
 class Cell:
     """A cell of a table; ``value`` is what rows are sorted by, None for the text."""
@@ -141,25 +136,45 @@ class Cell:
     value: float | None = None
 
 
-@dataclass(frozen=True)
+TableRow = Iterable[Cell | Inline]
+"""A row of a table: a text stands for a cell of it."""
+
+
+@dataclass(frozen=True, init=False)
 class Table(Part):
     """Rows of cells; the first names the row, which is a ``noun``. A column in which no row has anything is left out.
 
-    A terminal shows ``most`` rows without ``-v``, or all.
+    A ``str`` stands for a column of text, or of numbers if it begins with ``#``. A terminal shows ``most`` rows without
+    ``-v``, or all.
     """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    noun: str = "row"
-    most: int | None = None
-    label: str = ""
+    noun: str
+    most: int | None
+    label: str
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        columns: Iterable[Column | str],
+        rows: Iterable[TableRow],
+        noun: str = "row",
+        most: int | None = None,
+        label: str = "",
+        *,
+        show: Show = "always",
+    ) -> None:
         """Leave out empty columns."""
-        texts = [[plain_text(row[at].text) for row in self.rows] for at in range(len(self.columns))]
+        cells = [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in rows]
+        named = [
+            Column(one.removeprefix("#"), is_number=one.startswith("#")) if isinstance(one, str) else one
+            for one in columns
+        ]
+        texts = [[plain_text(row[at].text) for row in cells] for at in range(len(named))]
         kept = [at for at, own in enumerate(texts) if not at or not own or {*own} - {"", NOTHING}]
-        object.__setattr__(self, "columns", tuple(self.columns[at] for at in kept))
-        object.__setattr__(self, "rows", tuple(tuple(row[at] for at in kept) for row in self.rows))
+        made = tuple(tuple(row[at] for at in kept) for row in cells)
+        vars(self).update(columns=tuple(named[at] for at in kept), rows=made)
+        vars(self).update(noun=noun, most=most, label=label, show=show)
 
 
 @dataclass(frozen=True)
@@ -171,13 +186,19 @@ class Row(Part):
     anchor: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Rows(Part):
     """Labeled rows, each a ``noun``; a terminal shows ``most`` of them without ``-v``, or all."""
 
     rows: tuple[Row, ...]
-    noun: str = "row"
-    most: int | None = None
+    noun: str
+    most: int | None
+
+    def __init__(
+        self, rows: Iterable[Row], noun: str = "row", most: int | None = None, *, show: Show = "always"
+    ) -> None:
+        """Keep the rows."""
+        vars(self).update(rows=tuple(rows), noun=noun, most=most, show=show)
 
 
 @dataclass(frozen=True)
@@ -234,15 +255,29 @@ class Diff(Part):
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Section(Part):
     """Parts under a heading; one without parts isn't shown. ``short`` is its name in the page's navigation."""
 
     title: Inline
     parts: Blocks
-    short: str | None = None
-    count: int | None = None
-    tone: Tone | None = None
+    short: str | None
+    count: int | None
+    tone: Tone | None
+
+    def __init__(
+        self,
+        title: Inline,
+        parts: Block | Iterable[Block],
+        short: str | None = None,
+        count: int | None = None,
+        tone: Tone | None = None,
+        *,
+        show: Show = "always",
+    ) -> None:
+        """Keep the parts, or the one part."""
+        inner = (parts,) if isinstance(parts, Block) else tuple(parts)
+        vars(self).update(title=title, parts=inner, short=short, count=count, tone=tone, show=show)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ from graphdoctor.views.parts import (
     Section,
     Span,
     Table,
+    TableRow,
     Verdict,
     View,
     cell_line,
@@ -106,13 +107,13 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
     if measured := " · ".join(_measured(report)):
         yield Note(Span(measured), "dim")
     if report.regime is not None:
-        yield Rows(tuple(Row("try", Note(each, "good")) for each in report.regime.advice))
+        yield Rows(Row("try", Note(each, "good")) for each in report.regime.advice)
     yield Figures(tuple(_figures(report)), show="long")
     if kinds := _kinds(report):
         yield Drawing("bench_shares.html.j2", {"parts": kinds}, styles=("bench.css",))
     drawings = ProfileDrawings(report, picture, files)
     lines: Blocks = (_lines(report, files),) if report.lines else ()
-    rest = Rows(tuple(_rest(report)))
+    rest = Rows(_rest(report))
     yield Section("By line", (*(drawings.lines(lines) or lines), rest) if lines else (), "Lines")
     modules = tuple(_modules(report))
     yield Section("By module, each with what is in it", drawings.modules(modules) or modules, "Modules")
@@ -120,9 +121,9 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
     yield Section("By kernel", drawings.kernels(kernels) or kernels, "Kernels", len(report.kernels))
     yield from _sum_note(report)
     found = tuple(row for finding in report.findings for row in finding_rows(finding))
-    yield Section("What to do", (Rows(found, "finding"),), "Actions", len(report.findings))
+    yield Section("What to do", Rows(found, "finding"), "Actions", len(report.findings))
     yield Section("Generated code", drawings.code(), "Code")
-    yield Section("Fusion, memory, CUDA graphs and caches", (Rows(tuple(_facts(report, files)), "fact"),), "Facts")
+    yield Section("Fusion, memory, CUDA graphs and caches", Rows(_facts(report, files), "fact"), "Facts")
     yield unknown_section(report.gaps)
     known = {} if report.regime is None else report.regime.evidence
     settings = setting_rows(report.target, report.environment)
@@ -214,7 +215,7 @@ def _sum_note(report: ProfileReport) -> Iterator[Note]:
 # Lines and modules.
 
 
-def _phases(report: ProfileReport) -> list[Column]:
+def _phases(report: ProfileReport) -> list[Column | str]:
     names = ("forward", "backward") if words.has_backward(report) else ("time",)
     return [Column(name, rank=2) for name in names]
 
@@ -229,24 +230,18 @@ def _share(share: float) -> Cell:
 
 
 def _lines(report: ProfileReport, files: words.Files) -> Table:
-    headings = (
-        Column("share"),
-        *_phases(report),
-        Column("waits for", is_number=False, rank=3),
-        Column("kernels", is_number=False, rank=4),
-        Column("line", is_number=False),
-    )
-    rows = []
+    waits, kernels = (Column(name, is_number=False, rank=rank) for name, rank in (("waits for", 3), ("kernels", 4)))
+    rows: list[TableRow] = []
     for line in report.lines:
         more = len(line.kernels) - _FEW_KERNELS
         numbers = ", ".join(str(number + 1) for number in line.kernels[:_FEW_KERNELS])
-        kernels = Cell(f"{numbers} +{more}" if more > 0 else numbers)
         text = line.text or ""
         code = Span(text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…", "code")
         place = Span(files.place(line.file, line.line))
         shown = Cell(code, place) if text else Cell(place)
-        rows.append((_share(line.share), *_times(report, line), Cell(line.bound_by or ""), kernels, shown))
-    return Table(headings, tuple(rows), "line", _FEW, "Lines")
+        numbers += f" +{more}" if more > 0 else ""
+        rows.append((_share(line.share), *_times(report, line), line.bound_by or "", numbers, shown))
+    return Table(("#share", *_phases(report), waits, kernels, "line"), rows, "line", _FEW, "Lines")
 
 
 def _rest(report: ProfileReport) -> Iterator[Row]:
@@ -264,14 +259,13 @@ def _modules(report: ProfileReport) -> Iterator[Table]:
         outer = module.path.rpartition(".")[0]
         inner[outer] = max(inner.get(outer, 0.0), _module_us(module))
     own = [each for each in report.modules if each.path and _module_us(each) > inner.get(each.path, 0.0)]
-    headings = (Column("share"), *_phases(report), Column("module", is_number=False))
     call_us = report.call_us.median if report.call_us is not None else math.inf
     rows = (
         (_share(_module_us(each) / call_us), *_times(report, each), Cell(Span(each.path, "code")))
         for each in sorted(own, key=_module_us, reverse=True)
     )
     if len(own) > 1:
-        yield Table(headings, tuple(rows), "module", _FEW, "Modules")
+        yield Table(("#share", *_phases(report), "module"), rows, "module", _FEW, "Modules")
 
 
 def _module_us(module: ProfiledModule) -> float:
@@ -283,9 +277,9 @@ def _module_us(module: ProfiledModule) -> float:
 
 def _kernels(report: ProfileReport) -> Table:
     meaning = "All runs in the call that compute the same operations. Time that two kernels share counts once."
-    columns = [
+    columns = (
         Column("kernel", meaning=meaning),
-        Column("share"),
+        "#share",
         Column("time", rank=1),
         Column("calls", rank=5),
         Column("kind", is_number=False, meaning=_KIND, rank=4),
@@ -294,12 +288,12 @@ def _kernels(report: ProfileReport) -> Table:
         Column("waits for", is_number=False, meaning=_WAITS, rank=3),
         Column("operations", is_number=False, rank=8),
         Column("line", is_number=False, rank=2),
-    ]
-    rows = tuple(_kernel(number, kernel) for number, kernel in enumerate(report.kernels, start=1))
-    return Table(tuple(columns), rows, "kernel", _FEW, "Kernels")
+    )
+    rows = (_kernel(number, kernel) for number, kernel in enumerate(report.kernels, start=1))
+    return Table(columns, rows, "kernel", _FEW, "Kernels")
 
 
-def _kernel(number: int, kernel: ProfiledKernel) -> tuple[Cell, ...]:
+def _kernel(number: int, kernel: ProfiledKernel) -> TableRow:
     first, *others = kernel.lines or (None,)
     line = "" if first is None else f"{base_name(first.file)}:{first.line}{f' +{len(others)}' if others else ''}"
     return (
@@ -307,12 +301,12 @@ def _kernel(number: int, kernel: ProfiledKernel) -> tuple[Cell, ...]:
         _share(kernel.share),
         Cell(time_text(kernel.time_us), value=kernel.time_us),
         Cell(f"{kernel.calls:,}", value=kernel.calls),
-        Cell(f"{kernel.kind}, backward" if kernel.phase == "backward" else kernel.kind),
+        f"{kernel.kind}, backward" if kernel.phase == "backward" else kernel.kind,
         words.bandwidth_cell(kernel),
         words.compute_cell(kernel),
-        Cell(kernel.bound_by or ""),
-        Cell(Span(words.operations_text(kernel, _FEW_OPERATIONS))),
-        Cell(Span(line, "code")),
+        kernel.bound_by or "",
+        Span(words.operations_text(kernel, _FEW_OPERATIONS)),
+        Span(line, "code"),
     )
 
 

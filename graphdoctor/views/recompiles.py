@@ -26,10 +26,10 @@ from graphdoctor.views.parts import (
     Section,
     Span,
     Table,
+    TableRow,
     Tone,
     Verdict,
     View,
-    columns,
     joined,
 )
 from graphdoctor.views.words import clusters, diagnosis_view, few_text, other_gaps, short_place, step, unknown_section
@@ -97,7 +97,7 @@ def _parts(diagnosis: Diagnosis) -> Iterator[Block]:
     yield from _answer(diagnosis)
     found = [finding for finding in diagnosis.findings if finding.code.startswith("GD2")]
     yield Cards(tuple(map(card_of, clusters(found))))
-    yield Section("Recompiles", tuple(_recompiles(diagnosis)), count=len(diagnosis.recompiles))
+    yield Section("Recompiles", _recompiles(diagnosis), count=len(diagnosis.recompiles))
     yield from what_if_parts(diagnosis)
     yield unknown_section(other_gaps(diagnosis))
     yield from closing(diagnosis, prefix="GD2")
@@ -127,14 +127,14 @@ def _answer(diagnosis: Diagnosis) -> Iterator[Block]:
 
 def _recompiles(diagnosis: Diagnosis) -> Iterator[Block]:
     reports = diagnosis.recompiles
-    headings = columns("#compiles", "#call", "function", "what changed", "called from", "#cost")
-    yield Table(headings, tuple(map(_recompile, reports)), "recompile", _MOST_RECOMPILES)
+    headings = ("#compiles", "#call", "function", "what changed", "called from", "#cost")
+    yield Table(headings, map(_recompile, reports), "recompile", _MOST_RECOMPILES)
     if not all(report.is_exact for report in reports):
         note = "~ from torch's message, which names only the first failed guard of each cache entry"
         yield Note(note, "dim")
 
 
-def _recompile(report: RecompileReport) -> tuple[Cell, ...]:
+def _recompile(report: RecompileReport) -> TableRow:
     ids = few_text(report.compile_ids, _MOST_IDS, between=" ", end=" +").removesuffix(" more")
     then = f"then {counted(len(report.followed_in), 'more function')}" if report.followed_in else ""
     site = report.call_site
@@ -142,7 +142,7 @@ def _recompile(report: RecompileReport) -> tuple[Cell, ...]:
     cost = "?" if report.cost_s is None else f"{report.cost_s:.2f} s"
     return (
         Cell("over limit", tone="bad") if report.is_over_limit else Cell(ids),
-        Cell("" if report.call_index is None else str(report.call_index)),
+        "" if report.call_index is None else str(report.call_index),
         Cell(Span(report.function), then),
         _changes(report),
         Cell("" if site is None else short_place(site), Span(loop)),
@@ -175,8 +175,8 @@ def what_if_parts(diagnosis: Diagnosis) -> Iterator[Section]:
     answer = diagnosis.recording.what_if
     if answer is None:
         return
-    headings = columns("#remedy", "#compiles", "limit", "outputs", "#compile time", "#all calls", "#steady call")
-    table = Table(headings, tuple(map(_trial, answer.results)), "remedy", label="Replays with each remedy")
+    headings = ("#remedy", "#compiles", "limit", "outputs", "#compile time", "#all calls", "#steady call")
+    table = Table(headings, map(_trial, answer.results), "remedy", label="Replays with each remedy")
     rest: list[Block] = [
         Note(("Not tried: ", Span(change.expression), f": {change.reason}"), "dim") for change in answer.untried
     ]
@@ -188,21 +188,21 @@ def what_if_parts(diagnosis: Diagnosis) -> Iterator[Section]:
         Row("with" if number else "try", Code(one.snippet, most=_MOST_LINES) if one.snippet else Note(one.title))
         for number, one in enumerate(remedies)
     ]
-    yield Section("What if", (table, Note(answer.conclusion), *rest, Rows(tuple(rows))))
+    yield Section("What if", (table, Note(answer.conclusion), *rest, Rows(rows)))
 
 
-def _trial(result: TrialResult) -> tuple[Cell, ...]:
+def _trial(result: TrialResult) -> TableRow:
     name: Inline = Span(" + ".join(remedy.name for remedy in result.remedies)) if result.remedies else "unchanged"
     if result.compiles is None:
-        return (Cell(name, Span(result.error or "failed", tone="bad")), *(Cell("-") for _ in range(6)))
+        return (Cell(name, Span(result.error or "failed", tone="bad")), *("-" for _ in range(6)))
     times = ("?" if seconds is None else f"{seconds:.2f} s" for seconds in (result.compile_s, result.calls_s))
     return (
-        Cell(name),
-        Cell(str(result.compiles)),
+        name,
+        str(result.compiles),
         Cell("hit", tone="bad") if result.frames_over_limit else Cell("not hit", tone="good"),
         _outputs(result),
-        *map(Cell, times),
-        Cell("?" if result.steady_us is None else duration(result.steady_us)),
+        *times,
+        "?" if result.steady_us is None else duration(result.steady_us),
     )
 
 
@@ -231,14 +231,13 @@ def variation_parts(diagnosis: Diagnosis) -> Iterator[Block]:
     for verdict, heading, tone in _GROUPS:
         group = [variation for variation in variations if variation.verdict == verdict]
         if group:
-            headings = columns("property", "was", "#compiling", "tried")
-            table = Table(headings, tuple(map(_row, group)), "property", _MOST_VARIED)
-            reasons = Rows(tuple(row for variation in group for row in _reasons(variation)), show="long")
+            table = Table(("property", "was", "#compiling", "tried"), map(_row, group), "property", _MOST_VARIED)
+            reasons = Rows((row for variation in group for row in _reasons(variation)), show="long")
             yield Section(heading, (table, reasons, *_advice(group, verdict)), tone=tone)
     untried = (variation for variation in variations if variation.verdict == "not_varied")
     by_reason = grouped((variation.reason or "", variation.expression) for variation in untried)
     notes = (note for reason, names in by_reason.items() for note in _untried(reason, list(dict.fromkeys(names))))
-    yield Section("Not varied", tuple(notes))
+    yield Section("Not varied", notes)
 
 
 def _head(diagnosis: Diagnosis, variations: Sequence[Variation]) -> Iterator[Block]:
@@ -257,16 +256,16 @@ def _head(diagnosis: Diagnosis, variations: Sequence[Variation]) -> Iterator[Blo
     yield Note(" · ".join(parts))
 
 
-def _row(variation: Variation) -> tuple[Cell, ...]:
+def _row(variation: Variation) -> TableRow:
     tied = [Span(expression) for expression in variation.tied[:_MOST_TIED]]
     hidden = len(variation.tied) - _MOST_TIED
     more = f" and {hidden} more" if hidden > 0 else ""
     cost = f"{variation.compile_s:.2f} s" if variation.compile_s else ""
     return (
         Cell(Span(variation.expression), ("with ", joined(tied), more) if tied else ""),
-        Cell(Span(variation.base)),
+        Span(variation.base),
         Cell(cost, value=variation.compile_s),
-        Cell(joined(list(_values(variation)), " · ")),
+        joined(list(_values(variation)), " · "),
     )
 
 

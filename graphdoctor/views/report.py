@@ -41,7 +41,6 @@ from graphdoctor.views.parts import (
     Table,
     Verdict,
     View,
-    columns,
 )
 from graphdoctor.views.recompiles import variation_parts, what_if_parts
 from graphdoctor.views.stages import stage_parts
@@ -71,20 +70,18 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     recording, treatment = diagnosis.recording, diagnosis.recording.treatment
     yield from _answer(diagnosis, page)
     yield from _todo(diagnosis)
-    yield Section("Findings", tuple(_findings(diagnosis)), count=len(list(words.clusters(diagnosis.findings))))
+    yield Section("Findings", _findings(diagnosis), count=len(list(words.clusters(diagnosis.findings))))
     yield from () if treatment is None else treatment_parts(diagnosis, treatment)
     if page is not None:
         # Texts of these are those of other commands.
         yield from page.sections(tuple(what_if_parts(diagnosis)))
-        yield Section("Sensitivity", tuple(variation_parts(diagnosis)))
+        yield Section("Sensitivity", variation_parts(diagnosis))
     yield from stage_parts(diagnosis)
-    yield Section("Evidence", tuple(_log(diagnosis, page)))
+    yield Section("Evidence", _log(diagnosis, page))
     yield words.unknown_section(words.other_gaps(diagnosis))
-    yield Section(
-        "Environment", (Rows(tuple(words.setting_rows(recording.target, recording.environment))),), show="long"
-    )
+    yield Section("Environment", Rows(words.setting_rows(recording.target, recording.environment)), show="long")
     if page is None:
-        yield Section("Graphs", tuple(_graphs(diagnosis)), count=len(diagnosis.graphs), show="long")
+        yield Section("Graphs", _graphs(diagnosis), count=len(diagnosis.graphs), show="long")
     yield from closing(diagnosis)
     yield from () if treatment is None else keeping(diagnosis, treatment)
 
@@ -112,7 +109,7 @@ def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     )
     texts = [f"{text}, {times(count)}" if count > 1 else text for text, count in calls.items()]
     texts += [] if watch is None else watched_texts(watch)
-    yield Rows(tuple(Row("compiled", Note(Span(text), "dim")) for text in texts), "function", _MOST_CALLS)
+    yield Rows((Row("compiled", Note(Span(text), "dim")) for text in texts), "function", _MOST_CALLS)
     if watch is not None:
         yield Note(watching_text(watch), "dim")
 
@@ -248,12 +245,12 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
     for action in todo:
         if action.fix is not None:
             code = code_line(action)
-            what = Cell(action.fix.title if code is None else Span(code, "code"))
+            what = action.fix.title if code is None else Span(code, "code")
             mends = Span(mends_text(action), link=f"finding-{action.findings[0].fingerprint}")
-            rows.append((what, Cell(mends), Cell(saves_text(action))))
+            rows.append((what, mends, saves_text(action)))
     if len(todo) > 1:
-        table = Table(columns("do this", "fixes", "saves"), tuple(rows), "thing", _MOST_ACTIONS)
-        yield Section("What to do", (table,))
+        table = Table(("do this", "fixes", "saves"), rows, "thing", _MOST_ACTIONS)
+        yield Section("What to do", table)
     if not todo:
         if diagnosis.findings:
             said = "The verified fixes remove every finding."
@@ -263,7 +260,7 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
             share = None if diagnosis.recording.guards is None else diagnosis.recording.guards.share
             guards = "" if share is None else f" Guard checks take {percent(share)} of a steady call."
             said = f"{_nothing_to_do(diagnosis.summary)}{guards}"
-        yield Section("What to do", (Note(said, show="long"),))
+        yield Section("What to do", Note(said, show="long"))
 
 
 def _nothing_to_do(summary: Counts) -> str:
@@ -313,38 +310,34 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
 
 
 def _graphs(diagnosis: Diagnosis) -> Iterator[Block]:
-    headings = columns("#graph", "function", "#operations", "inputs", "ended by")
-    rows = tuple(
+    rows = (
         (
-            Cell(graph.compile_id),
-            Cell(Span(graph.function)),
-            Cell("?" if graph.op_count is None else str(graph.op_count)),
-            Cell(Span(words.inputs_text(graph))),
+            graph.compile_id,
+            Span(graph.function),
+            "?" if graph.op_count is None else str(graph.op_count),
+            Span(words.inputs_text(graph)),
             Cell(Span(words.base_name(report.ended_by)), tone=None if report.ended_by == "return" else "warning"),
         )
         for graph, report in diagnosis.each_graph()
     )
-    yield Table(headings, rows, "graph")
+    yield Table(("#graph", "function", "#operations", "inputs", "ended by"), rows, "graph")
     for graph in diagnosis.recording.graphs:
-        yield Section((f"Graph {graph.compile_id} ", Span(graph.function)), tuple(_graph(graph)), show="long")
+        yield Section((f"Graph {graph.compile_id} ", Span(graph.function)), _graph(graph), show="long")
 
 
 def _graph(graph: Graph) -> Blocks:
-    rows = tuple(
-        tuple(
-            Cell(Span(text))
-            for text in (
-                *(node.opcode, node.name, node.target, node.args, node.kwargs, node.value or ""),
-                f"{words.base_name(node.file)}:{node.line}" if node.file else "",
-            )
+    rows = (
+        (
+            *map(Span, (node.opcode, node.name, node.target, node.args, node.kwargs, node.value or "")),
+            Span(f"{words.base_name(node.file)}:{node.line}" if node.file else ""),
         )
         for node in graph.nodes or ()
     )
-    table = Table(columns("opcode", "name", "target", "args", "kwargs", "value", "line"), rows, "node")
+    table = Table(("opcode", "name", "target", "args", "kwargs", "value", "line"), rows, "node")
     return (table, *((Code(graph.code.rstrip()),) if graph.code else ()))
 
 
 def _log(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
-    yield Rows(tuple(log_rows(diagnosis)), "line")
+    yield Rows(log_rows(diagnosis), "line")
     yield from unshown_text(diagnosis)
     yield from () if page is None else page.evidence()

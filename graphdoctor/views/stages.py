@@ -14,7 +14,7 @@ from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.spec import StageName
 from graphdoctor.facts.stages import GraphStages, LinePlace, SavedValue, StageChange, StageReport
 from graphdoctor.facts.wording import counted
-from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table, columns
+from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table
 from graphdoctor.views.words import base_name, few_text, inputs_text, repeated_text
 
 _MOST_CHANGES = 12
@@ -46,7 +46,7 @@ def stage_parts(diagnosis: Diagnosis) -> Iterator[Block]:
         place = "" if graph.place is None else f" ({graph.place.file}:{graph.place.line})"
         title = Span(f"Graph {graph.compile_id or '?'} {graph.function}{place}")
         report = None if graph.graph_index is None else captured.get(graph.graph_index)
-        yield Section(title, tuple(_graph(graph, report)), f"Stages of {graph.compile_id or '?'}")
+        yield Section(title, _graph(graph, report), f"Stages of {graph.compile_id or '?'}")
     yield from (Note(text, "warning") for text in _missing(diagnosis))
 
 
@@ -70,13 +70,13 @@ def _graph(graph: GraphStages, report: Graph | None) -> Iterator[Block]:
     if len(graph.stages) > 1:
         rows = (
             (
-                Cell(_name(stage)),
-                Cell("?" if stage.operations is None else str(stage.operations)),
+                _name(stage),
+                "?" if stage.operations is None else str(stage.operations),
                 Cell(_WHAT[stage.stage], tone="dim"),
             )
             for stage in graph.stages
         )
-        yield Table(columns("#stage", "#operations", "what it is"), tuple(rows), "stage")
+        yield Table(("#stage", "#operations", "what it is"), rows, "stage")
     shown = {stage.stage for stage in graph.stages}
     lines = {(line.file, line.line): line.text for line in graph.lines}
     for stage in graph.stages:
@@ -111,8 +111,8 @@ def _traced(
     stage: StageReport, report: Graph | None, lines: Mapping[tuple[str, int], str], shown: set[StageName]
 ) -> Iterator[Block]:
     if stage.stage != "forward" and stage.changes:
-        rows = ((Cell(Span(_change_text(each))), Cell(_places(each.places), tone="dim")) for each in stage.changes)
-        yield Table(columns("#change", "lines"), tuple(rows), "change", _MOST_CHANGES)
+        rows = ((Span(_change_text(each)), Cell(_places(each.places), tone="dim")) for each in stage.changes)
+        yield Table(("#change", "lines"), rows, "change", _MOST_CHANGES)
     is_repeated = stage.stage == "post-grad" and stage.compared_with in shown and not stage.changes
     inputs = [_named_value(node.name, node.value) for node in stage.nodes if node.opcode == "placeholder"]
     body = [node for node in stage.nodes if node.opcode not in ("placeholder", "output")]
@@ -162,13 +162,13 @@ def _fusion(report: StageReport) -> Iterator[Block]:
     else:
         rows = (
             (
-                Cell(Span(kernel.name)),
-                Cell(Span(_words_text(kernel.operations) or ", ".join(kernel.nodes))),
+                Span(kernel.name),
+                Span(_words_text(kernel.operations) or ", ".join(kernel.nodes)),
                 Cell(_places(kernel.places), tone="dim"),
             )
             for kernel in report.kernels
         )
-        yield Table(columns("kernel", "operations", "lines"), tuple(rows), "kernel", _MOST_KERNELS)
+        yield Table(("kernel", "operations", "lines"), rows, "kernel", _MOST_KERNELS)
         if report.unfused:
             yield Note(Span(f"in no kernel's list: {repeated_text(Counter(report.unfused).items())}"), "dim")
     if report.code is None:

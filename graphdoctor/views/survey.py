@@ -59,14 +59,14 @@ def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:
     if (missing := words.missing_text(report)) is not None:
         yield Note(missing, "warning")
     yield from _groups(report)
-    yield Section("What costs most over all targets", tuple(_causes(report, ids)), "Causes")
-    yield Section("What torch.export stops at", tuple(_causes(report, ids, is_export=True)), "Exports")
+    yield Section("What costs most over all targets", _causes(report, ids), "Causes")
+    yield Section("What torch.export stops at", _causes(report, ids, is_export=True), "Exports")
     yield _failures(failures(report.rows), report, ids)
-    yield Section("Flaky and noisy", (Rows(tuple(_noted(report)), "row", _MAX_NOTED),))
+    yield Section("Flaky and noisy", Rows(_noted(report), "row", _MAX_NOTED))
     yield Section("Speed-up by compile time", pareto_drawing(report), "Pareto")
     yield Section("Speed-ups in order", spread_drawing(report), "Spread")
-    yield Section("All rows", (rows_drawing(report, pages),), "Rows", len(report.rows))
-    yield Section("How it was measured", tuple(_measured(report)), "Made")
+    yield Section("All rows", rows_drawing(report, pages), "Rows", len(report.rows))
+    yield Section("How it was measured", _measured(report), "Made")
 
 
 def _more(text: str | None) -> tuple[Note, ...]:
@@ -84,7 +84,7 @@ def _groups(report: SurveyReport) -> Iterator[Block]:
     yield from _more(words.means_text(report))
     families = words.family_table(report, _MAX_FAMILIES)
     if len(families.rows) >= _FAMILIES_FROM:
-        yield Section("Families", (families,))
+        yield Section("Families", families)
 
 
 # Causes.
@@ -147,5 +147,5 @@ def _measured(report: SurveyReport) -> Iterator[Block]:
     if report.options:
         rows.append(Row("options", Span(words.options_text(report.options)), show="long"))
     rows += [Row("note", Note(note, "dim")) for note in report.notes]
-    yield Rows(tuple(rows), "note", _MAX_NOTES)
+    yield Rows(rows, "note", _MAX_NOTES)
     yield from _more(words.took_text(report))

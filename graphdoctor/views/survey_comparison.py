@@ -123,14 +123,12 @@ def survey_comparison_view(comparison: SurveyComparison) -> View:
 def _parts(comparison: SurveyComparison) -> Iterator[Block]:
     sides = (("before", comparison.before), ("after", comparison.after))
     yield Rows(
-        tuple(
-            Row(name, (Span(" · ".join(_side(side))), *([Note(Span(side.path), "dim")] if side.path else [])))
-            for name, side in sides
-        )
+        Row(name, (Span(" · ".join(_side(side))), *([Note(Span(side.path), "dim")] if side.path else [])))
+        for name, side in sides
     )
     if comparison.mismatches:
         yield Note("The surveys differ:", "warning")
-        yield Rows(tuple(Row("note", _mismatch(each)) for each in comparison.mismatches))
+        yield Rows(Row("note", _mismatch(each)) for each in comparison.mismatches)
     yield Verdict(*verdict(comparison))
     if (why := exit_text(comparison)) is not None:
         yield Note(why, "bad")
@@ -143,7 +141,7 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
         cause_card(cause, cause.message, f"finding-{number}", Row("in", Span(few_text(cause.targets, _MAX_TARGETS))))
         for number, cause in found
     )
-    yield Section("New findings", (Cards(cards),), "Findings", tone="bad")
+    yield Section("New findings", Cards(cards), "Findings", tone="bad")
     for each, (heading, tone) in SHOWN.items():
         pieces = comparison.of(each)
         errors = (_errors(pieces),) if each == "failing" else ()
@@ -159,13 +157,8 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
 def _variants(comparison: SurveyComparison) -> Table:
     """A row for each variant: before and now, over the pieces that both surveys have."""
     meaning = "A geometric mean with its 95% interval, over the pieces that pass in both."
-    columns = (
-        Column("variant"),
-        Column("passed"),
-        Column("speed-up", meaning=meaning),
-        Column("compile", meaning="A median."),
-    )
-    rows = tuple((Cell(Span(one.variant)), *_variant(one)) for one in comparison.variants)
+    columns = ("#variant", "#passed", Column("speed-up", meaning=meaning), Column("compile", meaning="A median."))
+    rows = ((Cell(Span(one.variant)), *_variant(one)) for one in comparison.variants)
     return Table(columns, rows, "variant", label="Each variant before and after")
 
 
@@ -261,7 +254,7 @@ def _piece(piece: ComparedPiece, comparison: SurveyComparison, *, is_whole: bool
     if (why := failure_text(piece.after)) is not None:
         parts.append(Note(Span(shortened(why, _LONGEST if is_whole else _LONGEST_SHORT)), "dim"))
     if is_whole:
-        parts.append(Rows(tuple(Row(label, text, show="long") for label, text in _numbers(piece))))
+        parts.append(Rows(Row(label, text, show="long") for label, text in _numbers(piece)))
         if piece.after.traceback:
             text = without_middle(piece.after.traceback, _LONGEST_TRACEBACK)
             parts.append(Drawing("traceback.html.j2", {"traceback": text}))
@@ -309,7 +302,7 @@ def _noted(comparison: SurveyComparison) -> Section:
         for piece in comparison.pieces
         if (texts := [_change(change, piece) for change in piece.noted if change.kind != "status"])
     ]
-    parts = (Note(_SINGLE, "dim"), Rows(tuple(rows), "piece")) if rows else ()
+    parts = (Note(_SINGLE, "dim"), Rows(rows, "piece")) if rows else ()
     return Section("Noted", parts, count=len(rows), show="long")
 
 

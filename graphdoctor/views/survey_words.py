@@ -19,6 +19,7 @@ from graphdoctor.views.parts import (
     Cell,
     Column,
     Heading,
+    Inline,
     Mark,
     Note,
     Place,
@@ -228,11 +229,11 @@ def family_table(report: SurveyReport, most: int) -> Table:
         named = [(family, own[names[0]]) for family, own in families]
         return group_table("family", named, report.rows, most)
     rows = (
-        (Cell(Span(family)), *(_passed_cell(own.get(name), has_speedup=True) for name in names))
+        [Cell(Span(family)), *(_passed_cell(own.get(name), has_speedup=True) for name in names)]
         for family, own in families
     )
-    headings = (Column("family"), *(Column(Span(name), rank=1) for name in names))
-    return Table(headings, tuple(rows), "row", most, "Figures of each family")
+    headings = [Column("family"), *(Column(Span(name), rank=1) for name in names)]
+    return Table(headings, rows, "row", most, "Figures of each family")
 
 
 def _passed_cell(group: SurveyGroup | None, *, has_speedup: bool = False) -> Cell:
@@ -255,30 +256,22 @@ def group_table(
     groups = [group for _, group in named]
     shared = next((group.speedup_shared for group in groups if group.speedup_shared is not None), None)
     is_compared = heading == "variant" and any(group.speedup != group.speedup_shared for group in groups)
-    names = (
-        heading,
-        "passed",
-        "no breaks",
-        "speed-up",
-        "" if shared is None else f"same {_of_targets(shared.count)}",
-        "faster / slower",
-        "cold compile",
-        "exports",
-    )
-    body = tuple(
+    same = "" if shared is None else f"same {_of_targets(shared.count)}"
+    names = (heading, "passed", "no breaks", "speed-up", same, "faster / slower", "cold compile", "exports")
+    body = (
         (
-            Cell(Span(name)),
+            Span(name),
             _passed_cell(one),
             _whole_cell(one, rows),
             mean_cell(one.speedup),
             mean_cell(one.speedup_shared if is_compared else None),
-            Cell(NOTHING if one.speedup is None else f"{one.faster:,} / {one.slower:,}"),
-            Cell(seconds_cell(one.compile_cold_s)),
+            NOTHING if one.speedup is None else f"{one.faster:,} / {one.slower:,}",
+            seconds_cell(one.compile_cold_s),
             _exports_cell(one, rows if heading == "variant" else ()),
         )
         for name, one in named
     )
-    return Table(tuple(map(Column, names)), body, "row", most, f"Figures of each {heading}")
+    return Table(map(Column, names), body, "row", most, f"Figures of each {heading}")
 
 
 def _whole_cell(group: SurveyGroup, rows: Iterable[SurveyRow]) -> Cell:
@@ -471,17 +464,16 @@ def failure_table(
     found: Sequence[Failure], which: Callable[[Failure], Cell], *, unknown: str, longest: int, most: int | None = None
 ) -> Table:
     """A row for each distinct error; ``which`` says whose it is."""
-    columns = (Column("outcome"), Column("targets"), Column("error", is_number=False), Column("which", is_number=False))
-    rows = tuple(
+    rows = (
         (
             Cell(outcome_text(one.status, one.stage), tone=status_cell(one.rows[0]).tone),
-            Cell(f"{len(one.targets):,}"),
-            Cell(Span(shortened(one.error or unknown, longest))),
+            f"{len(one.targets):,}",
+            Span(shortened(one.error or unknown, longest)),
             which(one),
         )
         for one in found
     )
-    return Table(columns, rows, "error", most, "By error")
+    return Table(("#outcome", "#targets", "error", "which"), rows, "error", most, "By error")
 
 
 def row_name(row: SurveyRow, *, has_variants: bool) -> str:
@@ -571,14 +563,14 @@ FIELDS = {
 def row_table(report: SurveyReport, *, is_page: bool = False) -> Table:
     """All rows; a page's have their families, and why they failed."""
     mark: Mark | None = None if is_page else "code"
-    columns: list[tuple[Column, Callable[[SurveyRow], Cell]]] = [
-        (Column("name", is_number=False), lambda row: Cell(Span(row.name, mark)))
+    columns: list[tuple[Column | str, Callable[[SurveyRow], Cell | Inline]]] = [
+        ("name", lambda row: Span(row.name, mark))
     ]
     if is_page and any(row.family is not None for row in report.rows):
-        columns.append((Column("family", is_number=False), lambda row: Cell(Span(row.family or NOTHING))))
+        columns.append(("family", lambda row: Span(row.family or NOTHING)))
     if len(report.variants) > 1:
-        columns.append((Column("variant", is_number=False), lambda row: Cell(Span(row.variant, mark))))
-    columns.append((Column("status", is_number=False), outcome_cell))
+        columns.append(("variant", lambda row: Span(row.variant, mark)))
+    columns.append(("status", outcome_cell))
     has_cold = any(row.compile_cold_s is not None for row in report.rows)
     columns += [
         (Column(field.heading, rank=field.rank), partial(field_cell, name=name))
@@ -586,9 +578,9 @@ def row_table(report: SurveyReport, *, is_page: bool = False) -> Table:
         if field.heading and name != ("compile_s" if has_cold else "compile_cold_s")
     ]
     columns.append((Column(FINDING, is_number=False, rank=6), partial(_finding_cell, has_error=is_page)))
-    rows = tuple(tuple(cell(row) for _, cell in columns) for row in report.rows)
+    rows = ([cell(row) for _, cell in columns] for row in report.rows)
     most = 0 if len(report.rows) > _MAX_ROWS else None
-    return Table(tuple(column for column, _ in columns), rows, "row", most, "All rows")
+    return Table((column for column, _ in columns), rows, "row", most, "All rows")
 
 
 def field_cell(row: SurveyRow, name: str) -> Cell:

@@ -126,7 +126,7 @@ def _changes(target: TargetInfo) -> Iterator[str]:
 
 def unknown_section(gaps: Sequence[CaptureGap]) -> Section:
     """What torch or the recording couldn't tell."""
-    return Section("Unknown", (Rows(tuple(Row(gap.code, Note(gap.message, "dim")) for gap in gaps), "gap"),))
+    return Section("Unknown", Rows((Row(gap.code, Note(gap.message, "dim")) for gap in gaps), "gap"))
 
 
 def settings(target: TargetInfo, environment: Environment | None) -> dict[str, str]:

@@ -28,13 +28,13 @@ def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
     yield Verdict(report.text, _TONES[report.best] if report.best else "bad")
     if report.noise is not None:
         yield Note(noise_text(report.noise), "dim")
-    yield Section("Tried, each on top of what was kept", (Rows(tuple(map(_step, report.steps)), "way"),), "Tried")
+    yield Section("Tried, each on top of what was kept", Rows(map(_step, report.steps), "way"), "Tried")
     if report.best == CURED:
         todo = enumerate(_todo(report, is_written=is_written), start=1)
-        yield Section("Do this", (Rows(tuple(Row(str(number), parts) for number, parts in todo)),))
+        yield Section("Do this", Rows(Row(str(number), parts) for number, parts in todo))
     findings = (report.cured or report.as_it_was).findings
     left = tuple(Row(finding.code, first_sentence(finding.message)) for finding in findings)
-    yield Section("What still holds it back", (Rows(left, "finding"),), "Findings")
+    yield Section("What still holds it back", Rows(left, "finding"), "Findings")
     is_cut = any(step.outcome == "skipped" and step.is_late for step in report.steps)
     more = " More time would try more: --budget SECONDS." if is_cut else ""
     yield Note(f"Searched for {report.spent_s:.0f} of {report.budget_s:.0f} s.{more}", "dim")

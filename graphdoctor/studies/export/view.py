@@ -68,20 +68,20 @@ def _parts(report: ExportReport) -> Iterator[Block]:
             "arguments that it was exported with, in other sizes at most.",
             "dim",
         )
-    yield Section("What torch.export says", (Rows(tuple(_way(way, report) for way in report.ways)),), short="Ways")
+    yield Section("What torch.export says", Rows(_way(way, report) for way in report.ways), short="Ways")
     yield from (_inputs(way) for way in report.ways)
     for group in blocked_groups(report):
         for blocker in group[-1].blockers:
             said = f" {_verb(group, 'stops', 'stop')} here"
             start = "With the fix before, " if blocker.is_behind else ""
             card = card_of([blocker.finding], has_path=False)
-            yield Section((start, _flags(group), said), (card,), blocker.finding.code)
+            yield Section((start, _flags(group), said), card, blocker.finding.code)
     if any(way.blockers and not way.is_cured for way in report.ways):
         yield Note("torch stops at the first thing that it can't export; more may come after it.", "dim")
     yield from (_cured(group) for group in cured_groups(report))
     found = ((one.code, (short_place(one.location), f" {first_sentence(one.message)}")) for one in report.breaks)
-    breaks = Rows(tuple(Row(code, Note(said)) for code, said in found), "line", _MAX_BREAKS)
-    yield Section("torch.compile also breaks here, so strict=True may stop here next", (breaks,), short="Breaks")
+    breaks = Rows((Row(code, Note(said)) for code, said in found), "line", _MAX_BREAKS)
+    yield Section("torch.compile also breaks here, so strict=True may stop here next", breaks, short="Breaks")
     if report.dynamic is not None:
         yield _dynamic(report.dynamic)
     if (line := to_paste(report)) is not None:
@@ -154,7 +154,7 @@ def _inputs(way: ExportWay) -> Section:
     ]
     rows += [Row("checks", Span(one, "code")) for one in way.constraints] if rows else []
     title = ("Inputs with ", _flag(is_strict=way.is_strict))
-    return Section(title, (Rows(tuple(rows), "input"),), show="long")
+    return Section(title, Rows(rows, "input"), show="long")
 
 
 def blocked_groups(report: ExportReport) -> list[list[ExportWay]]:
@@ -180,7 +180,7 @@ def _cured(group: Sequence[ExportWay]) -> Section:
     title = ("With these fixes, ", _flags(group), f" {verb}, and results equal eager mode's")
     parts: list[Block] = [Diff(group[0].diff)] if group[0].diff else []
     parts += [Note("Run first:", "dim"), Code("\n".join(group[0].settings))] if group[0].settings else []
-    return Section(title, tuple(parts), "Fixes", tone="good")
+    return Section(title, parts, "Fixes", tone="good")
 
 
 def _dynamic(dynamic: DynamicShapes) -> Section:

@@ -41,10 +41,10 @@ from graphdoctor.views.parts import (
     Section,
     Span,
     Table,
+    TableRow,
     Tone,
     Verdict,
     View,
-    columns,
 )
 from graphdoctor.views.words import SAME_SPEED, clusters, few_text, first_sentence, short_place
 
@@ -92,17 +92,17 @@ def _parts(job: Job) -> Iterator[Block]:
     yield from () if job.first_divergence is None else _divergence(job.first_divergence)
     yield from (Note(text, "warning") for text in _warnings(job))
     yield Figures(tuple(_figures(job)))
-    yield Section("Compiles by rank", tuple(_compiles(job)), "Compiles", len(job.agreement))
-    yield Section("Who waits for whom", tuple(_waits(job)), "Ranks", len(job.ranks))
+    yield Section("Compiles by rank", _compiles(job), "Compiles", len(job.agreement))
+    yield Section("Who waits for whom", _waits(job), "Ranks", len(job.ranks))
     commands = tuple(Row(label, Code(command, "shell")) for label, command in _next_commands(job))
-    yield Section("To see more", (Rows(commands),))
-    yield Section("Findings", (Cards(tuple(_findings(job))),), count=len(job.findings))
+    yield Section("To see more", Rows(commands))
+    yield Section("Findings", Cards(tuple(_findings(job))), count=len(job.findings))
     yield from _trials(job)
     rows = [Row(gap.code, Note(gap.message, "dim")) for gap in job.gaps]
     if unknown := [rank.rank for rank in job.ranks if rank.complete is None]:
         who = "the ranks" if len(unknown) == len(job.ranks) else ranks_text(unknown)
         rows.append(Row("", Note(f"The logs don't say whether {who} ran to the end.", "dim")))
-    yield Section("Unknown", (Rows(tuple(rows), "gap"),))
+    yield Section("Unknown", Rows(rows, "gap"))
     yield from unshown_in_job(job)
     if job.hidden_findings:
         yield Note(f"{counted(job.hidden_findings, 'finding')} hidden by --own-code, --select or --ignore.", "dim")
@@ -188,7 +188,7 @@ def _divergence(found: Divergence) -> Iterator[Block]:
     if more:
         ranks = sum(len(value.ranks) for value in more)
         rows.append(Row(counted(ranks, "more rank"), counted(len(more), "more value")))
-    yield Rows(tuple(rows), "value")
+    yield Rows(rows, "value")
 
 
 def _compiles(job: Job) -> Iterator[Block]:
@@ -203,26 +203,26 @@ def _compiles(job: Job) -> Iterator[Block]:
         others = f" and at {counted(len(more), 'more compile')}" if more else ""
         text = f"Caches answered differently at {row.compile} ({groups}){others}; that only changes the time."
         yield Note(text, "dim")
-    cells = [(*_names(row), Cell(short_place(row.location))) for row in alike]
-    table = tuple(_table(columns("#compile", "function", "at"), cells)) if cells else ()
+    cells = [(*_names(row), short_place(row.location)) for row in alike]
+    table = tuple(_table(("#compile", "function", "at"), cells)) if cells else ()
     yield Section("The same on all ranks", table, show="long")
 
 
-def _names(row: CompileAgreement) -> tuple[Cell, Cell]:
-    return Cell(Span(row.compile)), Cell(Span(_named(row)))
+def _names(row: CompileAgreement) -> tuple[Span, Span]:
+    return Span(row.compile), Span(_named(row))
 
 
-def _matrix(rows: Sequence[CompileAgreement], job: Job) -> tuple[tuple[Column, ...], list[tuple[Cell, ...]]]:
+def _matrix(rows: Sequence[CompileAgreement], job: Job) -> tuple[list[str], list[TableRow]]:
     """A column for ranks that did the same everywhere; where these are many, one column of what each group did."""
     group_of = [{rank: group for group in row.groups for rank in group.ranks} for row in rows]
     alike = grouped((tuple(id(found.get(rank.rank)) for found in group_of), rank.rank) for rank in job.ranks)
     if len(alike) <= _MOST_GROUPS:
-        heads = columns("#compile", "function", *map(ranks_text, alike.values()))
+        heads = ["#compile", "function", *map(ranks_text, alike.values())]
         pairs = zip(rows, group_of, strict=True)
         return heads, [
             (*_names(row), *(_cell(found.get(ranks[0]), row) for ranks in alike.values())) for row, found in pairs
         ]
-    return columns("#compile", "function", "did"), [(*_names(row), Cell(Span(_did_by_group(row)))) for row in rows]
+    return ["#compile", "function", "did"], [(*_names(row), Span(_did_by_group(row))) for row in rows]
 
 
 def _did_by_group(row: CompileAgreement) -> str:
@@ -233,9 +233,9 @@ def _did_by_group(row: CompileAgreement) -> str:
 
 
 def _table(
-    heads: tuple[Column, ...], cells: Sequence[tuple[Cell, ...]], *, most: int | None = None, label: str = ""
+    heads: Sequence[str], cells: Sequence[TableRow], *, most: int | None = None, label: str = ""
 ) -> Iterator[Block]:
-    yield Table(heads, tuple(cells[:_MOST_ROWS]), "compile", most, label)
+    yield Table(heads, cells[:_MOST_ROWS], "compile", most, label)
     yield from _left_out(len(cells) - _MOST_ROWS, "compile")
 
 
@@ -278,16 +278,16 @@ def _waits(job: Job) -> Iterator[Block]:
         yield Note(text, "dim", show="long")
     yield from (Note(text, "warning") for text in _skew_texts(job))
     meaning = "Seconds that it waits for slower ranks, if ranks wait for each other after each compile."
-    heads = columns("#rank", "#process", "#compiles", "#break sites", "#recompiles", "#compiling")
+    counted_columns = ("#rank", "#process", "#compiles", "#break sites", "#recompiles", "#compiling")
     ends = {True: "whole", False: "ends early", None: "unknown"}
-    rows = []
+    rows: list[TableRow] = []
     for rank in job.ranks[: 2 * _MOST_ROWS]:
         counts = (rank.summary.compiles, rank.summary.break_sites, rank.summary.recompiles)
         texts = (rank.rank, rank.process or "unknown", *counts)
         times = [Cell("unknown" if s is None else f"{s:.2f} s", value=s) for s in (rank.compile_s, rank.waits_s)]
-        rows.append((*(Cell(str(text)) for text in texts), *times, Cell(ends[rank.complete])))
-    heads = (*heads, Column("waiting", meaning=meaning), *columns("log"))
-    yield Table(heads, tuple(rows), "rank", label="Counts and times of each rank", show="long")
+        rows.append((*map(str, texts), *times, ends[rank.complete]))
+    heads = (*counted_columns, Column("waiting", meaning=meaning), "log")
+    yield Table(heads, rows, "rank", label="Counts and times of each rank", show="long")
     yield from _left_out(len(job.ranks) - 2 * _MOST_ROWS, "rank")
 
 
@@ -368,7 +368,7 @@ def _trials(job: Job) -> Iterator[Block]:
         what = trial.title if trial.setting is None else trial.setting.line
         title = f"dynamic=True, by {what}" if trial.kind == "dynamic" else what
         rows.append(Row(trial.verdict, (Note(title, tone), f"{'; '.join(_trial_parts(trial))}.")))
-    yield Section("Tried on the whole job, one at a time", (Rows(tuple(rows), "trial"),), "Tried", len(job.trials))
+    yield Section("Tried on the whole job, one at a time", Rows(rows, "trial"), "Tried", len(job.trials))
 
 
 def _trial_parts(trial: JobTrial) -> Iterator[str]:

@@ -115,7 +115,7 @@ class Page:
             graph_count=len(diagnosis.graphs),
             findings={finding.fingerprint: finding for finding in diagnosis.findings},
         )
-        yield Section("Source", (source,))
+        yield Section("Source", source)
         yield self._calls()
         yield Section("Recompiles", (self._recompiles(), *what_if), count=diagnosis.summary.recompiles)
         sets = diagnosis.recording.guards.sets if diagnosis.recording.guards is not None else ()
@@ -127,13 +127,13 @@ class Page:
             guard_sets=self._rows(sets),
             guard_lines=len(parts_of(detailed[0])) if detailed else 0,
         )
-        yield Section("Guards", (guards,))
+        yield Section("Guards", guards)
         graphs_data = data.graphs_data(self._graphs, picture, self._has_details)
         findings = {finding.fingerprint for finding in diagnosis.findings}
         rows = list(_graph_rows(self._graphs))
         ends = {report.index: report for report in diagnosis.graphs}
         graphs = self._drawing("graphs", {"graphs": graphs_data}, graph_rows=rows, findings=findings, ends=ends)
-        yield Section("Graphs", (graphs,), count=len(diagnosis.graphs))
+        yield Section("Graphs", graphs, count=len(diagnosis.graphs))
         phases = [one for one in picture.phases if one.compile_id is None or self._has_row(one.compile_id)]
         time = self._drawing(
             "time",
@@ -143,7 +143,7 @@ class Page:
             height=phases_height(phases),
             compiles=self._rows(diagnosis.recording.compiles),
         )
-        yield Section("Compile time", (time,), "Time")
+        yield Section("Compile time", time, "Time")
 
     def evidence(self) -> Iterator[Block]:
         """The environment, torch's configuration, and the records of the log."""
@@ -191,7 +191,7 @@ class Page:
         blobs = {"lanes": data.lanes_data(self._diagnosis, self._picture, compiles)}
         height = data.height_of([1] * len(lanes))
         drawn = self._drawing("calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=height)
-        return Section("Calls", (drawn,), count=len(calls) or None)
+        return Section("Calls", drawn, count=len(calls) or None)
 
     def _recompiles(self) -> Drawing:
         """Functions that were compiled more than once or hit their limit, with their cache entries in order."""
