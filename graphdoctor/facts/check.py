@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .base import Document, Fact
-from .diagnosis import Diagnosis, Finding, Severity
+from .diagnosis import SEVERITIES, Diagnosis, Finding
 from .recording import BreakEffect
 from .spec import FailOn
 
@@ -18,8 +18,7 @@ BudgetName = Literal["max-breaks", "max-recompiles", "max-graphs", "min-coverage
 
 def fails(finding: Finding, fail_on: FailOn) -> bool:
     """Whether a new finding is at or above the severity that fails."""
-    order: tuple[Severity, ...] = ("info", "warning", "error")
-    return fail_on != "never" and order.index(finding.severity) >= order.index(fail_on)
+    return fail_on != "never" and SEVERITIES.index(finding.severity) <= SEVERITIES.index(fail_on)
 
 
 class Budget(Fact):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import Literal
+from typing import Literal, get_args
 
 from .base import Document, Fact
 from .counts import Counts
@@ -20,6 +20,9 @@ from .stages import GraphStages
 
 Severity = Literal["error", "warning", "info"]
 """``error``: code runs eagerly or fails; ``warning``: code is split or recompiles; ``info``: worth knowing."""
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""The worst first."""
 
 
 class Location(Fact):

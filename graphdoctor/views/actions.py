@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from graphdoctor.facts.diagnosis import Cost, Finding, Fix, Severity
+from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Finding, Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.wording import counted, duration
 from graphdoctor.views.words import clusters
-
-_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 @dataclass
@@ -77,7 +75,7 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
 
 
 def _rank(action: Action) -> tuple[bool, int, float, float]:
-    severity = min(_SEVERITIES.index(finding.severity) for finding in action.findings)
+    severity = min(SEVERITIES.index(finding.severity) for finding in action.findings)
     return action.fix is None, severity, -action.call_us, -action.compile_s
 
 

@@ -70,9 +70,7 @@ def annotations_of(report: CheckReport) -> Iterator[Annotation]:
 
 def _of_target(target: TargetCheck) -> Iterator[Annotation]:
     name = target.name
-    if target.state == "crashed" or target.error is not None:
-        error = target.error or "It didn't run to the end."
-        ended = "crashed" if target.state == "crashed" else "failed"
+    for ended, error in ended_texts(target):
         yield Annotation("run", "error", f"{name} {ended}", error, name, is_failing=True)
     if target.is_more_eager:
         eager = "; ".join(more_eager_texts(target))
@@ -121,6 +119,19 @@ def budget_texts(budget: Budget) -> tuple[str, str]:
         for number in (budget.value, budget.limit)
     )
     return value, f"must be at {'least' if is_share else 'most'} {limit}"
+
+
+def ended_texts(target: TargetCheck) -> Iterator[tuple[str, str]]:
+    """That a target crashed or failed as a whole, and why; nothing if it did neither."""
+    if target.state == "crashed" or target.error is not None:
+        yield "crashed" if target.state == "crashed" else "failed", target.error or "It didn't run to the end."
+
+
+def unused_texts(unused: UnusedIgnore) -> tuple[str, str, str]:
+    """Where an ignore is that matches nothing, what it ignores, and that it doesn't."""
+    place = unused.file if unused.line is None else f"{unused.file}:{unused.line}"
+    what = f"ignore[{','.join(unused.codes)}]" if unused.codes else "ignore"
+    return place, what, f"matches no finding{f': {unused.why}' if unused.why else ''}"
 
 
 def worse_text(worse: WorseFinding) -> str:

@@ -12,7 +12,14 @@ from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import counted, times
 from graphdoctor.views import words
-from graphdoctor.views.annotations import baseline_notes, budget_texts, more_eager_texts, worse_text
+from graphdoctor.views.annotations import (
+    baseline_notes,
+    budget_texts,
+    ended_texts,
+    more_eager_texts,
+    unused_texts,
+    worse_text,
+)
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.parts import (
     Block,
@@ -55,11 +62,10 @@ def _parts(report: CheckReport) -> Iterator[Block]:
     yield from (_about(target, has_baseline=report.baseline is not None) for target in report.targets)
     for target in report.targets:
         yield from _findings(target)
-    unused = []
-    for each in report.unused_ignores:
-        place = Span(f"{each.file if each.line is None else f'{each.file}:{each.line}'} ")
-        what = Span(f"ignore[{','.join(each.codes)}]" if each.codes else "ignore", "code")
-        unused.append(Row("unused", Note((place, what, f" matches no finding{f': {each.why}' if each.why else ''}"))))
+    unused = (
+        Row("unused", Note((Span(f"{place} "), Span(what, "code"), f" {said}")))
+        for place, what, said in map(unused_texts, report.unused_ignores)
+    )
     yield Section("Unused ignores", Rows(unused, "entry", _MOST_ROWS))
     reached = Note("These targets don't reach any of the given files.", "dim")
     yield Section("Skipped", (*map(Span, report.skipped), reached) if report.skipped else ())
@@ -122,10 +128,7 @@ def _measured(target: TargetCheck, name: BudgetName, shown: Callable[[Counts], s
 
 def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
     """What is to be said of a target as a whole."""
-    rows: list[Row] = []
-    if target.state == "crashed" or target.error is not None:
-        label = "crashed" if target.state == "crashed" else "failed"
-        rows.append(Row(label, Note(Span(target.error or "It didn't run to the end."), "bad")))
+    rows = [Row(label, Note(Span(error), "bad")) for label, error in ended_texts(target)]
     if target.hint:
         rows.append(Row("hint", Span(target.hint)))
     if target.is_other_torch and target.diagnosis is not None:

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from graphdoctor.facts.check import CheckReport, TargetCheck, UnusedIgnore
+from graphdoctor.facts.check import CheckReport, TargetCheck
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import counted
-from graphdoctor.views.annotations import Annotation, annotations_of, baseline_notes
+from graphdoctor.views.annotations import Annotation, annotations_of, baseline_notes, unused_texts
 from graphdoctor.views.printable import printable, printable_lines
 
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
@@ -33,7 +33,8 @@ def render_junit(report: CheckReport) -> str:
         case = _case(name, "runs")
         SubElement(case, "skipped", message="It doesn't reach any of the given files.")
         suites.append(_suite_of(name, [case]))
-    if notes := [*report.notes, *map(_unused_text, report.unused_ignores)]:
+    unused = map(unused_texts, report.unused_ignores)
+    if notes := [*report.notes, *(f"unused: {place}  {what} {said}" for place, what, said in unused)]:
         # The schema has no place for text outside a suite.
         suites.append(_suite_of("notes", [], notes=notes))
     root = Element("testsuites", name="graphdoctor check")
@@ -42,12 +43,6 @@ def render_junit(report: CheckReport) -> str:
     root.extend(suites)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
-
-
-def _unused_text(ignore: UnusedIgnore) -> str:
-    place = ignore.file if ignore.line is None else f"{ignore.file}:{ignore.line}"
-    what = f"ignore[{','.join(ignore.codes)}]" if ignore.codes else "ignore"
-    return f"unused: {place}  {what} matches no finding{f': {ignore.why}' if ignore.why else ''}"
 
 
 def _suite(target: TargetCheck, failing: Sequence[Annotation]) -> Element:

@@ -8,8 +8,8 @@ with an escaping of their own build on it. Imports the standard library only.
 
 from __future__ import annotations
 
+import json
 import re
-from functools import cache
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _NEWLINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
@@ -35,11 +35,4 @@ def printable_lines(text: str) -> str:
 
 def escaped(json_text: str) -> str:
     """JSON text in which these characters are escapes, so that a reader still gets every one of them."""
-    return _UNSAFE.sub(lambda found: _escape(found[0]), json_text)
-
-
-@cache
-def _escape(sign: str) -> str:
-    """A character as JSON's escapes: two, of UTF-16's halves, beyond the first 65,536."""
-    halves = sign.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{halves[start : start + 4]}" for start in range(0, len(halves), 4))
+    return _UNSAFE.sub(lambda found: json.dumps(found[0]).strip('"'), json_text)

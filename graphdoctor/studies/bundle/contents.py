@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         script = write_script(recording, read_object(LocalFolder(place).read(REQUEST_FILE)))
         tried = _try(place, script, recording, wanted, on_phase)
     on_phase("writing the report")
-    found = _within_limit(_recording_files(place, notes, has_trials=wanted.has_trials), notes)
+    found = _recording_files(place, notes, has_trials=wanted.has_trials)
     if wanted.is_redacted:
         from graphdoctor.studies.bundle.redact.redaction import Redaction
 
@@ -105,7 +105,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         if script.text is None:
             notes.append(f"`{SCRIPT}`: {script.reason}.")
     environment = diagnosis.recording.environment
-    texts: dict[str, str] = {
+    texts = {
         "issue.md": issue_text(diagnosis, script, tried),
         "diagnosis.json": json_text(diagnosis),
         "report.html": render_page(diagnosis, picture, root=wanted.root, has_source=not wanted.is_redacted),
@@ -135,6 +135,15 @@ def _try(
 
 
 def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[tuple[str, Path]]:
+    """The files by their names in the bundle; ``notes`` receives what isn't in it."""
+    for name, path in _all_files(place, notes, has_trials=has_trials):
+        if (size := path.stat().st_size) > MAX_FILE_BYTES:
+            notes.append(f"`{name}`: too large ({size / 2**20:.0f} MiB).")
+        else:
+            yield name, path
+
+
+def _all_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[tuple[str, Path]]:
     if place.is_file():
         is_known = place.name.startswith(_LOG) and place.suffix == ".log"
         yield f"recording/{TRACE_FOLDER}/{place.name if is_known else f'{_LOG}{place.stem}.log'}", place
@@ -164,23 +173,13 @@ def _files_below(folder: Path) -> Iterator[Path]:
         yield from (path for path in found if is_own_file(path) and path.suffix != _TENSORS)
 
 
-def _within_limit(files: Iterable[tuple[str, Path]], notes: list[str]) -> Iterator[tuple[str, Path]]:
-    for name, path in files:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            notes.append(f"`{name}`: too large ({size / 2**20:.0f} MiB).")
-        else:
-            yield name, path
-
-
 def zipped(files: Mapping[str, bytes]) -> bytes:
     """A zip of files, given by name and in order. The same files always give the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in files.items():
             entry = zipfile.ZipInfo(name)  # of 1980, the earliest time that a zip can hold
-            entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3  # Unix, whatever this system is
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, content)
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

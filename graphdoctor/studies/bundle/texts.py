@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from graphdoctor.studies.bundle.attempt import Attempt
     from graphdoctor.studies.bundle.reproduce import Script
 
-_MAX_FINDINGS = 10
-_MAX_SCRIPT_LINES = 150
 _MAX_TRACEBACK = 6_000
 
 
@@ -44,7 +42,7 @@ def _templates() -> Templates:
     )
     templates.filters |= {"code": code, "plain": plain, "sentence": sentence, "counted": counted, "times": times}
     templates.filters |= {"repr": repr, "fenced": _fenced}
-    templates.tests["torch_id"] = re.compile(r"GB\d+").fullmatch
+    templates.tests |= {"torch_id": re.compile(r"GB\d+").fullmatch, "below": str.startswith}
     return templates
 
 
@@ -59,15 +57,11 @@ def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) ->
     text = rendered(
         "issue.md.jinja",
         title=title_of(diagnosis),
-        counts=list(count_texts(diagnosis.summary, None)),
-        findings=diagnosis.findings[:_MAX_FINDINGS],
-        more=max(0, len(diagnosis.findings) - _MAX_FINDINGS),
-        is_partial=diagnosis.recording.is_partial,
-        ended=diagnosis.recording.exit.message,
+        counts=count_texts(diagnosis.summary, None),
+        diagnosis=diagnosis,
         error=error[-_MAX_TRACEBACK:],
         script=script,
         attempt=attempt,
-        is_long=script.text is not None and script.text.count("\n") > _MAX_SCRIPT_LINES,
         versions=environment_text(diagnosis.recording.environment),
     )
     return printable_lines(text.rstrip("\n")) + "\n"
@@ -95,7 +89,4 @@ def environment_text(
 def readme_text(title: str, names: Sequence[str], notes: Sequence[str], *, is_redacted: bool) -> str:
     """What is in a bundle, how to open it, and what was left out."""
     logs = f"recording/{TRACE_FOLDER}/"
-    has_logs = any(name.startswith(logs) for name in names)
-    return rendered(
-        "README.md.jinja", title=title, names=names, notes=notes, logs=logs, has_logs=has_logs, is_redacted=is_redacted
-    )
+    return rendered("README.md.jinja", title=title, names=names, notes=notes, logs=logs, is_redacted=is_redacted)

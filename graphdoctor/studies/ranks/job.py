@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor, Failure
+from graphdoctor.facts.diagnosis import SEVERITIES
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import Divergence, Job, JobFinding, OfRank, Rank, RankReport
 from graphdoctor.facts.reading import read_fact
@@ -29,8 +30,6 @@ from graphdoctor.trace.folder import RankFolder, world_size
 
 if TYPE_CHECKING:
     from graphdoctor.trace.storage.places import Location as Place
-
-_SEVERITY = ("error", "warning", "info")
 
 
 def job_report(
@@ -159,7 +158,7 @@ def _findings(ranks: Sequence[RankReport]) -> list[JobFinding]:
         counts = [finding.count for _, finding in own]
         known = vars(own[0][1]) | {"count": min(counts)}
         merged.append(JobFinding(**known, ranks=tuple(rank for rank, _ in own), most=max(counts)))
-    return sorted(merged, key=lambda finding: _SEVERITY.index(finding.severity))
+    return sorted(merged, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def _gaps(ranks: Sequence[RankReport]) -> Iterable[CaptureGap]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.diagnosis import Severity
+from graphdoctor.facts.diagnosis import SEVERITIES, Severity
 from graphdoctor.facts.spec import FailOn
 from graphdoctor.facts.survey import SurveyCause, SurveyReport, SurveyRow, SurveyStatus
 from graphdoctor.facts.survey_comparison import (
@@ -127,8 +127,7 @@ def _piece(before: SurveyRow, after: SurveyRow, unasked: Collection[SurveyMeasur
             found += changes(before, after)
         expected = [name for name in _EXPECTED if name not in unasked and getattr(before, name) is not None]
         unknown = tuple(name for name in expected if getattr(after, name) is None)
-    order: tuple[Severity, ...] = ("error", "warning", "info")
-    found.sort(key=lambda each: order.index(each[1].severity))
+    found.sort(key=lambda each: SEVERITIES.index(each[1].severity))
     worse, better, noted = (
         tuple(change for direction, change in found if direction == wanted) for wanted in get_args(_Direction)
     )

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 
 from graphdoctor.studies.bundle.redact.vocabulary import FRAMING, LEFT_OUT
@@ -61,11 +62,10 @@ class BreakWords:
 
 
 def _is_known(piece: str, known: frozenset[str]) -> bool:
-    if len(piece) > 1 and piece in known:
-        return True
-    # A single letter can be a name in the program, and a digit a value.
     core = _core(piece)
-    return core in known and (len(core) != 1 or core in "aAI") and len(piece) - len(core) <= _MAX_PUNCTUATION
+    # A single letter can be a name in the program, and a digit a value.
+    is_word = core in known and (len(core) != 1 or core in "aAI") and len(piece) - len(core) <= _MAX_PUNCTUATION
+    return is_word or (len(piece) > 1 and piece in known)
 
 
 def _known_line(line: str, known: frozenset[str]) -> str:
@@ -73,12 +73,8 @@ def _known_line(line: str, known: frozenset[str]) -> str:
     indent = line[: len(line) - len(line.lstrip(" "))]
     if "code: " in line:
         return indent + LEFT_OUT
-    kept: list[str] = []
-    for piece in line.split():
-        if _is_known(piece, known):
-            kept.append(piece)
-        elif not kept or kept[-1] != LEFT_OUT:
-            kept.append(LEFT_OUT)
+    shown = (piece if _is_known(piece, known) else LEFT_OUT for piece in line.split())
+    kept = [piece for piece, run in groupby(shown) for piece in ([piece] if piece == LEFT_OUT else run)]
     # A line that is mostly gone says nothing.
     is_useful = 2 * kept.count(LEFT_OUT) < len(kept) or not kept
     return indent + (" ".join(kept) if is_useful else LEFT_OUT)

@@ -11,12 +11,17 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from graphdoctor.facts.recording import Environment
+from graphdoctor.facts.hints import HintCode
+from graphdoctor.facts.kernels import ProfilePhase
+from graphdoctor.facts.record_kinds import TORCH_KINDS
+from graphdoctor.facts.recording import Environment, GapKind, SwitchKind
 from graphdoctor.facts.run import CallPhase, Phase
 from graphdoctor.facts.spec import RunSpec, options_of
+from graphdoctor.facts.watch import WatchOutcome
+from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 from graphdoctor.studies.bundle.redact import vocabulary as known
 from graphdoctor.studies.bundle.redact.break_words import BreakWords
-from graphdoctor.studies.bundle.redact.vocabulary import LEFT_OUT
+from graphdoctor.studies.bundle.redact.vocabulary import KNOWN, LEFT_OUT
 from graphdoctor.trace.origin import RESUME_NAME, Origins, is_probe
 
 Reader = Callable[[str], str | None]
@@ -27,6 +32,7 @@ STDLIB = "/lib/python3.0"
 _GENERATED = re.compile(
     r"^<(?:frozen [a-z_.]+|string|unknown|stdin|eval_with_key>[.\d]*|__array_function__ internals)>?$"
 )
+_SPECIAL = re.compile(r"<(?:module|lambda|listcomp|dictcomp|setcomp|genexpr|locals)>")
 _PART = re.compile(r"[\w.+-]+")
 _SIZE = r"(?:[su]?\d+)"
 _TENSOR = re.compile(
@@ -71,8 +77,7 @@ class Public:
         return ".".join(self._one_name(part) for part in text.split("."))
 
     def _one_name(self, text: str) -> str:
-        is_special = re.fullmatch(r"<(?:module|lambda|listcomp|dictcomp|setcomp|genexpr|locals)>", text)
-        if not text or text in known.NAMES or text in known.DUNDERS or is_special:
+        if not text or text in known.NAMES or _SPECIAL.fullmatch(text):
             return text
         return self._names.setdefault(text, f"name{len(self._names) + 1}")
 
@@ -152,9 +157,10 @@ class Public:
         bare = text.replace("::", ".").removeprefix("torch.ops.")
         spaces = bare.split(".")[0]
         is_ours = bare == text.replace("::", ".") or spaces in _OPERATION_SPACES
-        if _OPERATION.match(bare) and is_ours and not bare.startswith("torch.classes."):
+        is_torchs = is_ours and _OPERATION.match(bare) and not bare.startswith("torch.classes.")
+        if is_torchs or text in KNOWN["methods"]:
             return text
-        return text if text in known.METHODS else self.name(text) if text.replace(".", "_").isidentifier() else LEFT_OUT
+        return self.name(text) if text.replace(".", "_").isidentifier() else LEFT_OUT
 
     def values(self, text: str) -> str:
         """Summarized arguments: dtypes and shapes of tensors; anything else is left out."""
@@ -237,10 +243,6 @@ def _among(words: Collection[str], otherwise: str | None = LEFT_OUT) -> Reader:
     return lambda text: text if text in words else otherwise
 
 
-def _of_words(words: Collection[str]) -> Reader:
-    return lambda text: text if set(_WORD.findall(text)) <= {*words} else LEFT_OUT
-
-
 compile_id = _matching(r"^(?:(?:p|rank|reset)\d+:)*(?:!\d+/?)?(?:-|\d+)?(?:/(?:-|\d+))*(?:_\d+)?$")
 process = _matching(r"^(?:p|rank)\d+$")
 dtype = _matching(
@@ -260,19 +262,26 @@ build = _matching(r"^(?:CPU|(?:CUDA|ROCm) \d+(?:\.\d+)*)$", None)
 """What torch was built for, such as ``CUDA 12.8``."""
 device_name = _matching(r"^(?:NVIDIA|AMD|Intel|Tesla)(?: [\w().-]{1,24}){1,8}$", None)
 config_name = _matching(r"^torch\.(?:_dynamo|_inductor|_functorch|fx\.experimental)\.(?:_?config)(?:\.\w+)+$", None)
-guard_kind = _among(known.GUARD_KINDS)
-backend = _among(known.BACKENDS)
-record_kind = _among(known.RECORD_KINDS)
-opcode = _among(known.OPCODES)
-switch = _among(known.SWITCHES, None)
-hint_name = _among(known.HINT_NAMES, None)
+guard_kind, backend, opcode = (_among(KNOWN[words]) for words in ("guard_kinds", "backends", "opcodes"))
+record_kind = _among(TORCH_KINDS | KNOWN["record_kinds"])
+switch, hint_name = (_among(KNOWN[words], None) for words in ("switches", "hint_names"))
+fixed = _among(
+    KNOWN["fixed"].union(
+        *map(get_args, (Phase, CallPhase, ProfilePhase, WatchOutcome, HintCode, SwitchKind, GapKind)),
+    ),
+    None,
+)
+"""A text that names one of a few things."""
 option_name = _among(options_of(RunSpec).keys() - {"seed"}, None)
-inputs_from = _among(known.ORIGINS, "a function in the program")
-event_name = _of_words(known.PHASE_WORDS)
-"""The name of one of torch's compile phases."""
+inputs_from = _among(KNOWN["origins"] | {INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED}, "a function in the program")
 _PHASES = "|".join(re.escape(text).replace(r"\{index\}", r"\d+") for text in (*get_args(Phase), *get_args(CallPhase)))
 phase = _matching(rf"(?:{_PHASES})(?:, compiling \d+/\d+)?")
 """What the probe was doing; a variation, which has values in it, is left out."""
+
+
+def event_name(text: str) -> str:
+    """The name of one of torch's compile phases."""
+    return text if KNOWN["phase_words"].issuperset(_WORD.findall(text)) else LEFT_OUT
 
 
 def version(text: str) -> str | None:

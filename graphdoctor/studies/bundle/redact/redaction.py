@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import orjson
 
-from graphdoctor.facts import counts, hints, kernels, profiled, recording, run, watch
+from graphdoctor.facts import counts, kernels, profiled, recording, run
 from graphdoctor.facts.base import Fact, InvalidFactError, field_types, shared_kinds
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import Treatment
@@ -37,7 +37,7 @@ from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, TRACE_FOLDER
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.studies.bundle.redact import public
 from graphdoctor.studies.bundle.redact.public import SITE, STDLIB, Public, Reader
-from graphdoctor.studies.bundle.redact.vocabulary import LEFT_OUT, words
+from graphdoctor.studies.bundle.redact.vocabulary import KNOWN, LEFT_OUT
 from graphdoctor.trace.events import read_events
 from graphdoctor.trace.folder import read_object
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
@@ -65,14 +65,6 @@ _ROOTS = {"torch_root": f"{SITE}/torch", "stdlib_root": STDLIB, "site_roots": [S
 _ASKED = ("text", "kind", "file", "compile_arguments", "is_regional", "config", "call_options")
 """Fields of the target in ``recording.json``; what it turned out to be is in its event."""
 
-_EVENTS = words(
-    "process phase batch compile_switch gap settling guard_cost lane cuda_graphs call_failed error exited interrupted "
-    "finished"
-)
-_RECORDS = CACHE_RECORDS.keys() | words(
-    "graphdoctor_stack graphdoctor_call graphdoctor_called graphdoctor_watched_call graphdoctor_root graphdoctor_graph "
-    "graphdoctor_generated graphdoctor_caller torch_version chromium_event compilation_metrics"
-)
 _WHOLE: Mapping[str, type[Fact]] = {
     "coverage": counts.Coverage,
     "steady_call": recording.SteadyCall,
@@ -90,27 +82,8 @@ _PARTS: Mapping[str, type[Fact]] = {
     "nodes": recording.GraphNode,
 }
 """Fields of others that are."""
-_NESTED = words("args bill entries functions partitions place restart_reasons shape sizes skipped stack unwatched")
-"""Fields that hold others."""
-_FIXED = (
-    words(
-        "graph eager guards compile start end error ok unfinished hit miss bypass variation dynamo_graph_break_reason "
-        "dynamo_error dynamo_timed B E i X M b e p t g"
-    )
-    | {
-        word
-        for kind in (run.Phase, run.CallPhase, kernels.ProfilePhase, watch.WatchOutcome, hints.HintCode)
-        for word in get_args(kind)
-    }
-    | {*get_args(recording.SwitchKind), *get_args(recording.GapKind)}
-)
-"""Texts that name one of a few things."""
 _FUNCTIONS = {"function": "file", "co_name": "co_filename"}
 """Names of functions, which stay if the file in another field is public."""
-
-
-def _fixed(text: str) -> str | None:
-    return text if text in _FIXED else None
 
 
 class Redaction:
@@ -132,7 +105,7 @@ class Redaction:
         self._interned: dict[int, str] = {}
         self._left_out = Counter[str]()
         self._readers: Mapping[str, Reader] = {
-            **dict.fromkeys(("kind", "code", "event", "outcome", "of", "cache_state", "ph", "cat", "s"), _fixed),
+            **dict.fromkeys(("kind", "code", "event", "outcome", "of", "cache_state", "ph", "cat", "s"), public.fixed),
             **dict.fromkeys(("message", "backend_error", "recompile_reason"), lambda _text: LEFT_OUT),
             **dict.fromkeys(("compiled", "class_name", "arguments", "maker"), shown.name),
             **dict.fromkeys(("placeholder", "mutated"), public.placeholder),
@@ -140,7 +113,7 @@ class Redaction:
             **dict.fromkeys(("type", "fail_type"), shown.exception),
             **dict.fromkeys(_FUNCTIONS, lambda _text: LEFT_OUT),
             "compile_id": public.compile_id,
-            "phase": lambda text: _fixed(text) or public.phase(text),
+            "phase": lambda text: public.fixed(text) or public.phase(text),
             "value": public.switch,
             # torch's fixed words alone.
             "reason": lambda text: plain_reason(text) or LEFT_OUT,
@@ -165,7 +138,7 @@ class Redaction:
             **{name: partial(self._fact, kind) for name, kind in _PARTS.items()},
         }
         self._json: Mapping[str, Callable[[Any], Any]] = {
-            **dict.fromkeys(_RECORDS, self._json_value),
+            **dict.fromkeys(CACHE_RECORDS.keys() | KNOWN["records"], self._json_value),
             **{kind: partial(self._fact, known) for kind, known in _WHOLE.items()},
         }
         """What the JSON of a record becomes."""
@@ -266,7 +239,7 @@ class Redaction:
 
     def _is_known(self, name: str, value: object) -> bool:
         if isinstance(value, (str, list, dict)):
-            return name in self._readers or name in self._objects or name in _NESTED
+            return name in self._readers or name in self._objects or name in KNOWN["nested"]
         return name.isidentifier()
 
     def _json_value(self, value: object, name: str = "") -> Any:  # noqa: ANN401 - JSON
@@ -292,7 +265,7 @@ class Redaction:
     def _segment(self, row: list[Any]) -> list[Any]:
         kind, start, end, what, count = row
         shown = _of_counts(what, self.shown.operation) if kind == "eager" else self._json_value(what, "compile_id")
-        return [_fixed(kind), *map(self._json_value, (start, end)), shown, self._json_value(count)]
+        return [public.fixed(kind), *map(self._json_value, (start, end)), shown, self._json_value(count)]
 
     def _restarts(self, reasons: Any) -> list[str]:  # noqa: ANN401 - a list, or its JSON
         many = orjson.loads(reasons) if isinstance(reasons, str) else reasons or ()
@@ -318,7 +291,7 @@ class Redaction:
             return {"values": _of_table(fields["values"], public.config_name)}
         if kind in _WHOLE:
             return self._fact(_WHOLE[kind], fields) or {}
-        return self._fields(fields) if kind in _EVENTS else None
+        return self._fields(fields) if kind in KNOWN["events"] else None
 
     def meta(self, meta: Mapping[str, Any]) -> dict[str, Any]:
         """The content of ``recording.json``."""
