@@ -106,6 +106,9 @@ class Correctness(Fact):
     """What couldn't be compared, and why; a clause."""
 
 
+StageOutcome = Literal["ok", "wrong", "failed"]
+
+
 class StageResult(Fact):
     """One stage of the compiler, run on its own."""
 
@@ -113,7 +116,7 @@ class StageResult(Fact):
     """``eager``, ``aot_eager``, ``aot_eager_decomp_partition``, ``inductor`` or another backend of the variant."""
     without: tuple[str, ...] = ()
     """Parts of that stage that were left out, such as ``fusion``."""
-    outcome: Literal["ok", "wrong", "failed"]
+    outcome: StageOutcome
     reason: str | None = None
     """Why, a clause."""
 

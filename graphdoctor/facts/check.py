@@ -8,17 +8,12 @@ from __future__ import annotations
 from typing import Literal
 
 from .base import Document, Fact
-from .diagnosis import SEVERITIES, Diagnosis, Finding
+from .diagnosis import Diagnosis, Finding, fails
 from .recording import BreakEffect
 from .spec import FailOn
 
 BudgetName = Literal["max-breaks", "max-recompiles", "max-graphs", "min-coverage"]
 """``max-breaks`` counts break sites, ``max-recompiles`` recompiles, ``min-coverage`` is a share."""
-
-
-def fails(finding: Finding, fail_on: FailOn) -> bool:
-    """Whether a new finding is at or above the severity that fails."""
-    return fail_on != "never" and SEVERITIES.index(finding.severity) <= SEVERITIES.index(fail_on)
 
 
 class Budget(Fact):
@@ -154,12 +149,12 @@ class TargetCheck(Fact):
     @property
     def failing(self) -> tuple[Finding, ...]:
         """The new findings that fail it."""
-        return tuple(finding for finding in self.new if fails(finding, self.fail_on))
+        return tuple(finding for finding in self.new if fails(finding.severity, self.fail_on))
 
     @property
     def failing_worse(self) -> tuple[WorseFinding, ...]:
         """The worse findings that fail it."""
-        return tuple(worse for worse in self.worse if fails(worse.finding, self.fail_on))
+        return tuple(worse for worse in self.worse if fails(worse.finding.severity, self.fail_on))
 
     @property
     def is_more_eager(self) -> bool:

@@ -9,12 +9,13 @@ from typing import Literal, get_args
 from .base import Document, Fact
 from .counts import Counts
 from .ddp import DdpSplit
-from .fixes import SnippetPlace, Verdict
+from .fixes import FixKind, SnippetPlace, Verdict
 from .kernels import CudaGraphSkip
 from .recompiles import GuardChange
 from .recording import BreakEffect, BreakReason, Frame, Graph, Recording
 from .run import Setting
 from .shared import CompileId, Described, File, Fingerprint, Place, RuleCode, TorchId
+from .spec import FailOn
 from .stack import Origin, StackEntry
 from .stages import GraphStages
 
@@ -23,6 +24,11 @@ Severity = Literal["error", "warning", "info"]
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """The worst first."""
+
+
+def fails(severity: Severity, fail_on: FailOn) -> bool:
+    """Whether a severity is at or above the one that fails."""
+    return fail_on != "never" and SEVERITIES.index(severity) <= SEVERITIES.index(fail_on)
 
 
 class Location(Fact):
@@ -62,7 +68,7 @@ class Fix(Fact):
     """A suggestion."""
 
     title: str
-    kind: Literal["code", "config", "call"]
+    kind: FixKind
     """What it changes: the source, a torch setting, or how the target is compiled and called."""
     snippet: str | None = None
     """Python to write: it parses, and every name in it can be read at ``place``. None if words have to do."""

@@ -8,13 +8,15 @@ from .base import Document, Fact
 from .bench import Correctness
 from .diagnosis import Finding, Location
 from .fixes import TriedFix
-from .recording import CaptureGap, Environment, ExportInput, TargetInfo
+from .recording import CaptureGap, DimOfExport, Environment, ExportInput, TargetInfo
 from .trials import ResultKind
 
 WayStatus = Literal["exported", "different", "unknown", "blocked", "failed"]
 """``exported``: the exported program computes what eager mode does; ``different``: it computes something else;
 ``unknown``: torch made a program, and whether it is right isn't known; ``blocked``: torch.export raised; ``failed``:
 the process ended before it was done."""
+
+Best = Literal["strict", "non-strict"]
 
 MADE: frozenset[WayStatus] = frozenset({"exported", "different", "unknown"})
 """torch made a program."""
@@ -69,22 +71,9 @@ class ExportWay(Fact):
     """Lines of Python to run before the export, which were verified."""
 
 
-class ExportDim(Fact):
+class ExportDim(DimOfExport):
     """One dim of an argument that torch was asked to leave dynamic."""
 
-    source: str
-    """The tensor, such as ``x`` or ``batch['mask']``."""
-    dim: int
-    """Which dim, from 0."""
-    size: int
-    """The size that it was exported with."""
-    is_dynamic: bool
-    expression: str | None = None
-    """The size in torch's symbols: dims with the same symbol must be equal. None for a constant."""
-    low: int | None = None
-    """The least size that the program takes; None if it is unknown."""
-    high: int | None = None
-    """The largest; None if there is no limit, or it is unknown."""
     other_sizes: tuple[int, ...] = ()
     """The other sizes that the program was run with."""
     reason: str | None = None
@@ -93,12 +82,16 @@ class ExportDim(Fact):
     """The line that made it one; None if unknown."""
 
 
+DimsFrom = Literal["calls", "option"]
+"""Which dims were asked for: those that differ between the calls, or, as ``--dynamic`` was given, all."""
+
+
 class DynamicShapes(Fact):
     """What came of asking torch to leave sizes dynamic."""
 
     is_strict: bool
     """Which way was taken."""
-    origin: Literal["calls", "option"]
+    origin: DimsFrom
     """Which dims were asked for: those that differ between the calls, or, as ``--dynamic`` was given, all."""
     status: WayStatus
     """What came of it, with other sizes."""
@@ -123,7 +116,7 @@ class ExportReport(Document):
     target: TargetInfo
     """What was exported, and how it was called."""
     text: str
-    best: Literal["strict", "non-strict"] | None
+    best: Best | None
     """The way to take; None if there is none."""
     is_wrapped: bool = False
     """Whether the target is no module, so that it was wrapped in one."""

@@ -9,6 +9,7 @@ from typing import Literal
 from .base import Fact
 from .counts import Counts
 from .run import Setting
+from .spec import Timing
 from .trials import Comparison
 
 FixKind = Literal["code", "config", "call"]
@@ -178,7 +179,7 @@ class TrialChoices(Fact):
     """Whether findings in installed packages were left out."""
     is_unsafe_tried: bool
     """Whether fixes that may change results for other inputs were tried too."""
-    timing: Literal["final", "each", "none"]
+    timing: Timing
     """What was timed: the program with all verified fixes, each fix too, or nothing."""
 
 

@@ -56,6 +56,9 @@ the program has no ``uuid``; ``memory_budget``: a custom estimator or solver has
 constants; ``disabled``: a setting turns the cache off; ``unpicklable``: something in it can't be written to disk;
 ``other``: see torch's words."""
 
+Device = Literal["cpu", "cuda"]
+"""Whose kernels were measured."""
+
 
 class CacheBypass(Fact):
     """Why torch's caches on disk leave a graph out."""
@@ -87,7 +90,7 @@ class KernelTime(Fact):
 class KernelShare(Fact):
     """Where the time of one steady call goes, by torch.profiler: of up to 20 calls, the shortest."""
 
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: Device = "cpu"
     """Whose kernels were measured. On ``cuda`` those of the device, on ``cpu`` those of the host."""
     call_us: float
     """The call, under the profiler, until the device is done."""

@@ -25,6 +25,9 @@ from .shared import (
 )
 from .stack import Origin
 
+LoweredGraph = Literal["forward", "backward", "inference"]
+"""A graph that AOTAutograd hands to Inductor."""
+
 SegmentKind = Literal["graph", "eager", "guards", "compile"]
 """``graph``: a compiled graph ran; ``eager``: tensor operations outside any graph; ``guards``: Dynamo looked for a
 matching cache entry; ``compile``: torch compiled a frame."""
@@ -79,7 +82,7 @@ class StageGraph(Fact):
     stage: Stage
     graph_index: int | None = None
     """Of the graph that Dynamo captured, ``Graph.index``; None if unknown."""
-    of: Literal["forward", "backward", "inference"] | None = None
+    of: LoweredGraph | None = None
     """For ``post_grad``, the graph of AOTAutograd that it lowers; None if unknown, and at all other stages."""
     nodes: tuple[StageNode, ...]
     """Nodes in order; the bodies of higher-order operators are only in ``code``."""
@@ -102,7 +105,7 @@ class GeneratedCode(Fact):
     """The code that Inductor generated for one graph."""
 
     compile_id: str | None
-    stage: Literal["forward", "backward", "inference"] | None = None
+    stage: LoweredGraph | None = None
     """The graph of AOTAutograd that it was generated from, according to its first line; None if unknown."""
     graph_index: int | None = None
     """Of the graph that Dynamo captured; None if unknown."""

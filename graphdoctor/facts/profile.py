@@ -7,8 +7,8 @@ from typing import Literal
 from .base import Document, Fact
 from .bench import CallTimes
 from .diagnosis import Finding
-from .kernels import CacheUse, CudaGraphs, ProfilePhase
-from .profiled import Calibration, Device, PeakOf
+from .kernels import CacheUse, CudaGraphs, Device, ProfilePhase
+from .profiled import Calibration, PeakOf
 from .recording import CaptureGap, Environment, TargetInfo
 from .stack import StackEntry
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import Literal, NamedTuple
 
 from .base import Fact
-from .kernels import KernelKind, ProfilePhase
+from .kernels import Device, KernelKind, ProfilePhase
 from .run import Setting
 from .stack import StackEntry
 
@@ -15,9 +15,6 @@ InductorKernelKind = Literal["pointwise", "reduction", "template", "library", "c
 """What Inductor calls in the code that it generates. ``pointwise`` and ``reduction``: a kernel that it wrote;
 ``template``: one that it made from a template, such as a matrix product; ``library``: a library's function;
 ``communication``: between processes; ``user``: a kernel that the program wrote in Triton."""
-
-Device = Literal["cpu", "cuda"]
-"""Whose kernels were measured."""
 
 ACTIVATION_BUDGET = "torch._functorch.config.activation_memory_budget"
 """The share of what AOTAutograd's partitioner would keep that it may keep (``torch/_functorch/config.py``, 2.11 to

@@ -641,22 +641,27 @@ class ExportInput(Fact):
     """Its dtype and shape, such as ``f32[s77, 4]``; None if it is no tensor."""
 
 
-class TriedDim(Fact):
+class DimOfExport(Fact):
     """One dim that torch.export was to leave dynamic."""
 
     source: str
-    """The tensor, such as ``x``."""
+    """The tensor, such as ``x`` or ``batch['mask']``."""
     dim: int
     """Which dim, from 0."""
     size: int
     """The size that it was exported with."""
     is_dynamic: bool
     expression: str | None = None
-    """The size in torch's symbols; None for a constant."""
+    """The size in torch's symbols: dims with the same symbol must be equal. None for a constant."""
     low: int | None = None
-    """The least size; None if unknown."""
+    """The least size that the program takes; None if it is unknown."""
     high: int | None = None
-    """The largest size; None if there is no limit, or it is unknown."""
+    """The largest; None if there is no limit, or it is unknown."""
+
+
+class TriedDim(DimOfExport):
+    """One of these as the process that exported it reports it."""
+
     other_sizes: tuple[int, ...] = ()
     """Sizes that fit too, each together with those of all dims at the same place; empty if none are known."""
     stack: tuple[StackEntry, ...] = ()

@@ -16,6 +16,9 @@ wrote it during the run, outside the project; it is named by what made it."""
 PROGRAM_ORIGINS: tuple[Origin, ...] = ("user", "third_party", "generated")
 """Owners of what a program runs apart from torch and Python itself."""
 
+ORIGINS: tuple[Origin, ...] = (*PROGRAM_ORIGINS, "torch", "stdlib")
+"""All owners, the nearest to the user first."""
+
 
 class StackEntry(Fact):
     """One line of a traceback."""

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from .base import Fact
-from .picture import StageNode
+from .picture import LoweredGraph, StageNode
 from .spec import StageName
-
-LoweredGraph = Literal["forward", "backward", "inference"]
-"""A graph that AOTAutograd hands to Inductor."""
 
 
 class LinePlace(Fact):

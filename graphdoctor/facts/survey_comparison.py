@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from .base import Document, Fact
-from .diagnosis import Severity
+from .diagnosis import Severity, fails
 from .spec import FailOn
 from .survey import GeometricMean, SharedCause, SurveyCause, SurveyReport, SurveyRow
 
@@ -63,8 +63,6 @@ attempts came out differently, and nothing else got worse; ``fixed``: it passes 
 
 SURVEY_VERDICTS: tuple[SurveyVerdict, ...] = get_args(SurveyVerdict)
 """In the order in which they are shown."""
-
-_SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 
 
 class SurveySide(Fact):
@@ -120,9 +118,7 @@ class SurveyChange(Fact):
 
     def fails(self, fail_on: FailOn) -> bool:
         """Whether what got worse fails the comparison."""
-        if fail_on == "never" or self.is_flaky:
-            return False
-        return _SEVERITIES.index(self.severity) >= _SEVERITIES.index(fail_on)
+        return not self.is_flaky and fails(self.severity, fail_on)
 
 
 class ComparedPiece(Fact):

@@ -24,6 +24,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def join_texts(between: str, *texts: str | None) -> str:
+    """Those of the texts that say something, as one."""
+    return between.join(filter(None, texts))
+
+
 def ranks_text(ranks: Sequence[int]) -> str:
     """Ranks in words, runs of them folded: ``rank 3``, ``ranks 0–6, 8–63``.
 
@@ -170,7 +175,7 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     shown, more = list(names[:most]), len(names) - most
     if more > 0:
         return f"{', '.join(shown)} and {more} more"
-    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+    return join_texts(" and ", ", ".join(shown[:-1]), *shown[-1:])
 
 
 def duration(us: float) -> str:

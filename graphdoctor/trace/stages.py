@@ -8,19 +8,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Stage, StageGraph, StageNode
+from graphdoctor.facts.picture import FusedKernel, GeneratedCode, LoweredGraph, Stage, StageGraph, StageNode
 from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins, is_probe
 from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target
 from graphdoctor.trace.profiled import LIBRARY
 from graphdoctor.trace.sections import Collector, Details, Text
-
-AotGraph = Literal["forward", "backward", "inference"]
-"""A graph that AOTAutograd hands to Inductor."""
 
 _STAGES: dict[str, Stage] = {
     "aot_joint_graph": "joint",
@@ -31,7 +28,7 @@ _STAGES: dict[str, Stage] = {
 }
 _CODE = "inductor_output_code"
 _PROVENANCE = "inductor_provenance_tracking_node_mappings"
-_AOT_ID = re.compile(rf"^# AOT ID: \[.*'\d+_({'|'.join(get_args(AotGraph))})'\]", re.MULTILINE)
+_AOT_ID = re.compile(rf"^# AOT ID: \[.*'\d+_({'|'.join(get_args(LoweredGraph))})'\]", re.MULTILINE)
 """First line of generated code (``write_header``, ``torch/_inductor/codegen/wrapper.py``, 2.13)."""
 _MODULE_NUMBER = re.compile(r"\.(\d[^.\[\]]*)")
 _BENCHMARKS = frozenset({"benchmark_compiled_module", "get_args"})
@@ -43,7 +40,7 @@ class _Seen(Text):
     stage: Stage | None
     graph: int | None
     file: str | None = None
-    of: AotGraph | None = None
+    of: LoweredGraph | None = None
     fused: tuple[FusedKernel, ...] | None = None
     lowered_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -11,8 +11,8 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.recording import Frame
-from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.facts.wording import counted, percent, shortened
+from graphdoctor.facts.stack import ORIGINS
+from graphdoctor.facts.wording import counted, join_texts, percent, shortened
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.measures import time_text
 from graphdoctor.views.parts import (
@@ -21,7 +21,6 @@ from graphdoctor.views.parts import (
     Cell,
     Inline,
     Note,
-    Place,
     Row,
     Rows,
     Section,
@@ -33,15 +32,7 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.words import (
-    base_name,
-    clusters,
-    diagnosis_view,
-    few_text,
-    other_gaps,
-    short_place,
-    unknown_section,
-)
+from graphdoctor.views.words import clusters, diagnosis_view, few_text, other_gaps, short_place, unknown_section
 
 _MOST_PARTS = 24
 _MOST_SETS = 12
@@ -60,7 +51,6 @@ _TELLING = (
     "DICT_CONTAINS",
 )
 _VALUES = frozenset({"EQUALS_MATCH", "NONE_MATCH", "TENSOR_MATCH", "LENGTH_CHECK", "ID_MATCH", "LAMBDA_GUARD"})
-_ORIGINS = (*PROGRAM_ORIGINS, "torch", "stdlib")
 _ITEM = re.compile(r"\d+|'[^']*'")
 _NO_VALUE = frozenset({"DIMENSION_DYNAMIC_MARKING_GUARD", "OBJECT_ALIASING", "NO_TENSOR_ALIASING"})
 STATE = "process-wide state"
@@ -141,7 +131,7 @@ def _title(found: GuardSet, frame: Frame | None) -> Inline:
         return found.compile_id
     resumes = "" if frame.resumes_at is None else f" from line {frame.resumes_at}"
     name = Span((frame.qualname or frame.function) + resumes)
-    return (f"{found.compile_id} ", name, "  ", Place(frame.file, frame.line, base_name(frame.file)))
+    return (f"{found.compile_id} ", name, "  ", short_place(frame))
 
 
 def _compile(found: GuardSet, torch_count: int | None) -> Iterator[Block]:
@@ -208,7 +198,7 @@ def _own_text(part: Part) -> str:
     texts = list(dict.fromkeys(_value_text(node, part.path) for node in values if node.expected))
     shown = few_text([shortened(text, _MOST_TEXT) for text in texts], _MOST_OWN, between="; ", end="; ")
     internal = sum(node.is_module_internal for node in part.guards)
-    return "; ".join([*([shown] if shown else []), *([f"{internal} internal"] if internal else [])])
+    return join_texts("; ", shown, f"{internal} internal" if internal else None)
 
 
 def _value_text(node: GuardNode, path: str) -> str:
@@ -241,7 +231,7 @@ def _values(found: GuardSet) -> Iterator[TableRow]:
 
 
 def _origin_rank(nodes: list[GuardNode]) -> int:
-    return _ORIGINS.index(nodes[0].location.origin) if nodes[0].location else len(_ORIGINS)
+    return ORIGINS.index(nodes[0].location.origin) if nodes[0].location else len(ORIGINS)
 
 
 def _guard_rows(found: GuardSet) -> Iterator[TableRow]:

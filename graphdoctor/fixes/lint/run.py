@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from graphdoctor.facts.check import fails
-from graphdoctor.facts.diagnosis import Effects, Finding
+from graphdoctor.facts.diagnosis import Effects, Finding, fails
 from graphdoctor.facts.lint import LintReport, UnreadableFile
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakReason, BreakRecord, Enclosing, Recording, SourceContext
@@ -322,7 +321,7 @@ def lint_files(
         file_count=len(files),
         function_count=function_count,
         findings=_shown(new, root, shown_from),
-        failing_count=sum(all(fails(finding, policy.fail_on) for policy in policies) for finding in new),
+        failing_count=sum(all(fails(finding.severity, policy.fail_on) for policy in policies) for finding in new),
         known=_shown(known, root, shown_from),
         ignored_count=ignored_count + len(found) - len(counting),
         unreadable=tuple(unreadable),

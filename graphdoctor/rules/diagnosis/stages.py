@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.picture import GeneratedCode, Picture, StageGraph, StageNode
+from graphdoctor.facts.picture import GeneratedCode, LoweredGraph, Picture, StageGraph, StageNode
 from graphdoctor.facts.recording import Frame, Recording
 from graphdoctor.facts.spec import StageName
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.stages import (
     GraphStages,
     LinePlace,
-    LoweredGraph,
     SavedValue,
     SourceLine,
     StageChange,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
-from graphdoctor.facts.bench import StageResult, Stages, Workaround
+from graphdoctor.facts.bench import StageOutcome, StageResult, Stages, Workaround
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, CompilerPartKind
@@ -259,7 +259,7 @@ class _Following:
         self.on_phase(f"{stage} without {listed(without)}" if without else stage)
         name = f"{subject.name}-stage-{len(self.results) + 1}"
         recording = subject.replay(stage, switches, name, self.numbers)
-        outcome: Literal["ok", "wrong", "failed"] = "failed"
+        outcome: StageOutcome = "failed"
         reason: str | None = clause(recording.exit.message)
         if recording.exit.reason == "finished":
             program, spec = subject.variant(stage, switches, self.numbers)

@@ -8,11 +8,11 @@ program that comes out is then run with other sizes beside eager mode.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from graphdoctor.facts.export import DynamicShapes, ExportDim
-from graphdoctor.facts.recording import DifferingDim, TriedDim
+from graphdoctor.facts.export import DimsFrom, DynamicShapes, ExportDim
+from graphdoctor.facts.recording import DifferingDim, DimOfExport, TriedDim
 from graphdoctor.facts.stack import innermost
 from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.studies.export.attempts import Attempt, Exporter
@@ -41,7 +41,7 @@ class DynamicTrials:
         """Find out which dims stay dynamic, and whether the program is right with other sizes."""
         differing = tuple((one.source, one.dim) for one in self.differing)
         wanted: tuple[tuple[str, int], ...] | Literal["all"] = "all" if self.is_all else differing
-        origin: Literal["calls", "option"] = "option" if self.is_all else "calls"
+        origin: DimsFrom = "option" if self.is_all else "calls"
         described = ExportTrials(self.exporter, ExportPlan(self.is_strict)).described
         self.exporter.on_phase("exporting with dynamic sizes")
         plan, reference = ExportPlan(self.is_strict, wanted), self.exporter.reference(program.change)
@@ -111,9 +111,8 @@ class DynamicTrials:
 
     def _dim(self, dim: TriedDim) -> ExportDim:
         place = innermost(dim.stack)
-        shared = ("source", "dim", "size", "is_dynamic", "expression", "low", "high")
         return ExportDim(
-            **{name: getattr(dim, name) for name in shared},
+            **{each.name: getattr(dim, each.name) for each in fields(DimOfExport)},
             reason=_reason(dim),
             location=location_of(place, self.exporter.root) if place is not None and not dim.is_by_another else None,
         )

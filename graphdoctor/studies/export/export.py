@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from graphdoctor import __version__
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.export import DynamicShapes, ExportReport, ExportWay, WayStatus
+from graphdoctor.facts.export import Best, DynamicShapes, ExportReport, ExportWay, WayStatus
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import ExportCalls
 from graphdoctor.facts.wording import shortened
@@ -131,8 +130,6 @@ def _later(diagnosis: Diagnosis, strict: ExportWay) -> tuple[Finding, ...]:
         if finding.code.startswith(_BREAK) and (finding.location.file, finding.location.line) not in known
     )
 
-
-Best = Literal["strict", "non-strict"]
 
 _REASON = 160
 """Characters of a reason in the answer, which stands in full below it."""

@@ -15,8 +15,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from graphdoctor.facts.kernels import Device
 from graphdoctor.facts.profile import BoundBy, ProfiledKernel, ProfiledLine, TimePart
-from graphdoctor.facts.profiled import Calibration, Device
+from graphdoctor.facts.profiled import Calibration
 
 NEAR = 0.25
 """Of what the device reaches: as close as a kernel must come to it to be bound by it. Nsight Compute takes 60% of a

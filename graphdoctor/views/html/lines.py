@@ -35,7 +35,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphdoctor.facts.stack import PROGRAM_ORIGINS, Origin, relative
+from graphdoctor.facts.stack import ORIGINS, PROGRAM_ORIGINS, Origin, relative
 from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.statements import SourceFile, parsed
 
@@ -56,7 +56,6 @@ _CONTEXT_LINES = 5
 """Lines shown before and after an annotated line outside any function."""
 _LEAST_FOLDED = 4
 """Fewer lines take no more room than the line that would stand for them."""
-_ORIGINS: tuple[Origin, ...] = (*PROGRAM_ORIGINS, "torch", "stdlib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[Annota
 def _rank(file: AnnotatedFile) -> tuple[int, int, bool, int, str]:
     known = sum(line.state != "none" for line in file.lines)
     is_path_alone = not any(_is_more_than_path(line) for line in file.lines)
-    return (_ORIGINS.index(file.origin), -file.finding_count, is_path_alone, -known, file.file)
+    return (ORIGINS.index(file.origin), -file.finding_count, is_path_alone, -known, file.file)
 
 
 def _is_more_than_path(line: Line) -> bool:
