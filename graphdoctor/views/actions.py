@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Finding, Fix
 from graphdoctor.facts.fixes import SnippetPlace
-from graphdoctor.facts.wording import counted, duration
+from graphdoctor.facts.wording import counted, duration, join_texts
 from graphdoctor.views.words import clusters
 
 
@@ -101,10 +101,13 @@ def mends_text(action: Action) -> str:
     """What it is for: ``3 breaks``, ``6 recompiles, 1 counted above``."""
     breaks = {(found.location.file, found.location.line) for found in action.findings if found.code.startswith("GD1")}
     recompiles, shared = len(action.recompile_ids), len(action.counted_ids)
-    parts = [counted(len(breaks), "break")] if breaks else []
-    parts += [counted(recompiles, "recompile")] if recompiles else []
-    parts += [f"{'' if shared == recompiles else f'{shared} '}counted above"] if shared else []
-    return ", ".join(parts) or counted(len(action.findings), "finding")
+    said = join_texts(
+        ", ",
+        counted(len(breaks), "break") if breaks else None,
+        counted(recompiles, "recompile") if recompiles else None,
+        f"{'' if shared == recompiles else f'{shared} '}counted above" if shared else None,
+    )
+    return said or counted(len(action.findings), "finding")
 
 
 def saves_text(action: Action) -> str:

@@ -13,18 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from graphdoctor.facts.check import (
-    BaselineRun,
-    Budget,
-    CheckReport,
-    Ignored,
-    TargetCheck,
-    UnusedIgnore,
-    WorseFinding,
-)
+from graphdoctor.facts.check import BaselineRun, Budget, CheckReport, Ignored, TargetCheck, UnusedIgnore, WorseFinding
 from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.wording import counted, percent, percent_of_limit
+from graphdoctor.facts.wording import counted, join_texts, percent, percent_of_limit
 from graphdoctor.views import words
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
@@ -144,10 +136,12 @@ def worse_text(worse: WorseFinding) -> str:
     texts = []
     for effects, *frames in done:
         skipped, rest = (" and ".join(f"`{name}`" for name in sorted(names)) for names in frames)
-        parts = [f"skips {skipped}"] if skipped else []
-        parts += [f"runs the rest of {rest} eagerly"] if rest else []
-        parts += ["raises an error"] if "raised" in effects else []
-        texts.append(", and ".join(parts) or "resumes after the break")
+        does = (
+            f"skips {skipped}" if skipped else None,
+            f"runs the rest of {rest} eagerly" if rest else None,
+            "raises an error" if "raised" in effects else None,
+        )
+        texts.append(join_texts(", and ", *does) or "resumes after the break")
     return f"torch {texts[0]}; in the baseline it {texts[1]}"
 
 

@@ -12,7 +12,7 @@ from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.trials import ResultError
-from graphdoctor.facts.wording import about_count, counted, factor_text, kind_text, shortened
+from graphdoctor.facts.wording import about_count, counted, factor_text, join_texts, kind_text, shortened
 from graphdoctor.views import measures
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.bench import payoff_drawing, speed_drawing, sweep_drawing
@@ -31,12 +31,13 @@ from graphdoctor.views.parts import (
     Section,
     Span,
     Table,
+    TableRow,
     Tone,
     Verdict,
     View,
     plain_text,
 )
-from graphdoctor.views.words import SAME_SPEED, UNKNOWN, run_title, setting_rows, unknown_section
+from graphdoctor.views.words import SAME_SPEED, UNKNOWN, setting_rows, study_view, unknown_section
 
 _REASON = 300
 """Characters of a reason that is shortened."""
@@ -67,7 +68,7 @@ _HOW = (
 
 def bench_view(report: BenchReport) -> View:
     """The bench as a tree."""
-    return View(run_title(report), "bench", tuple(_parts(report)), report.graphdoctor_version)
+    return study_view(report, "bench", _parts(report))
 
 
 def _parts(report: BenchReport) -> Iterator[Block]:
@@ -105,13 +106,17 @@ def _parts(report: BenchReport) -> Iterator[Block]:
 
 def _measured_text(report: BenchReport, variants: Sequence[Variant]) -> str:
     """Which call was timed, how often, and how steady the machine was."""
-    parts = [f"call: {report.call}"] if report.call else []
-    if report.throughput is not None:
-        parts.append(counted(report.throughput.items, report.throughput.unit.removesuffix("s")))
-    if rounds := max((one.speedup.rounds for one in variants if one.speedup is not None), default=0):
-        parts.append(counted(rounds, "round"))
-    parts += [measures.noise_text(report.noise)] if report.noise is not None else []
-    return " · ".join(parts)
+    rounds, works_on = (
+        max((one.speedup.rounds for one in variants if one.speedup is not None), default=0),
+        report.throughput,
+    )
+    return join_texts(
+        " · ",
+        f"call: {report.call}" if report.call else None,
+        None if works_on is None else counted(works_on.items, works_on.unit.removesuffix("s")),
+        counted(rounds, "round") if rounds else None,
+        None if report.noise is None else measures.noise_text(report.noise),
+    )
 
 
 def _figures(gains: Table, best: str | None) -> Iterator[Figure]:
@@ -152,12 +157,12 @@ def _table(
     variants: Sequence[Variant], best: str | None, headings: Mapping[str, str], cells: list[list[Cell]], label: str
 ) -> Table:
     """A row for each variant: its name with the blocks that it compiles, and its cells."""
-    regions = (Span(", ".join(one.regions)) if one.regions else "" for one in variants)
-    names = (
-        Cell(Span(one.name, "code"), detail, "good" if one.name == best != EAGER else None)
-        for one, detail in zip(variants, regions, strict=True)
-    )
-    rows = tuple((name, *own) for name, own in zip(names, cells, strict=True) if any(cell.text for cell in own))
+    rows: list[TableRow] = []
+    for one, own in zip(variants, cells, strict=True):
+        if any(cell.text for cell in own):
+            regions = Span(", ".join(one.regions)) if one.regions else ""
+            tone: Tone | None = "good" if one.name == best != EAGER else None
+            rows.append((Cell(Span(one.name, "code"), regions, tone), *own))
     found = (Column(heading, meaning=meaning) for heading, meaning in headings.items())
     return Table((Column("variant"), *found), rows, "variant", label=label)
 
@@ -251,14 +256,13 @@ def _cuda_graphs(variant: Variant) -> Cell:
 
 def _findings(variants: Sequence[Variant]) -> list[tuple[Finding, list[str]]]:
     """Each finding once, with the variants that have it, in the order of what it costs one of them."""
-    groups: dict[tuple[str, str], tuple[Finding, list[str]]] = {}
-    places: dict[tuple[str, str], int] = {}
-    for variant in variants:
-        for place, finding in enumerate(variant.findings):
-            key = (finding.code, finding.message)
-            groups.setdefault(key, (finding, []))[1].append(variant.name)
-            places[key] = min(place, places.get(key, place))
-    return [groups[key] for key in sorted(groups, key=places.__getitem__)]
+    groups = grouped(
+        ((finding.code, finding.message), (place, finding, variant.name))
+        for variant in variants
+        for place, finding in enumerate(variant.findings)
+    )
+    ordered = sorted(groups.values(), key=lambda own: min(place for place, *_ in own))
+    return [(own[0][1], [name for *_, name in own]) for own in ordered]
 
 
 def _ended(variant: Variant) -> Iterator[Row]:
@@ -303,12 +307,14 @@ def _stages(stages: Stages, reason: str | None) -> Iterator[Row]:
 
 def _ended_sizes(report: BenchReport, shown: Sequence[Variant]) -> Iterator[Row]:
     """What became of the variants that failed, are wrong or were skipped with other sizes of a sweep."""
-    for point in report.sweep.points if report.sweep is not None else ():
+    if report.sweep is None:
+        return
+    sizes = " and ".join(report.sweep.sources)
+    for point in report.sweep.points:
         others = point.variants if point.variants is not shown else ()
         groups = grouped(((one.status, one.reason), one.name) for one in others if one.status != "ok")
         for (status, reason), names in groups.items():
             which = "all" if len(names) == len(point.variants) > 1 else ", ".join(names)
-            sizes = " and ".join(report.sweep.sources) if report.sweep is not None else ""
             why = f": {shortened(reason, _REASON)}" if reason else ""
             yield Row(status, Span(f"{which} with {sizes} = {point.size:,}{why}"))
 
@@ -317,20 +323,21 @@ def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
     for variant in variants:
         for skip in () if variant.cuda_graphs is None else variant.cuda_graphs.skipped:
             yield Row("CUDA graphs", Span(f"{variant.name}: {measures.skip_text(skip)}"))
-    groups: dict[str, list[str]] = {}
-    for one in variants[1:]:
-        is_unknown = one.status == "ok" and one.correct is None and one.reason
-        texts = [f"unknown whether they are right: {one.reason}"] if is_unknown else []
-        texts += [] if one.correctness is None else [_correctness_text(one.correctness)]
-        if texts:
-            groups.setdefault("; ".join(texts), []).append(one.name)
-    yield from (Row("results", Span(f"{', '.join(names)}: {text}")) for text, names in groups.items())
+    groups = grouped(("; ".join(_result_texts(one)), one.name) for one in variants[1:])
+    yield from (Row("results", Span(f"{', '.join(names)}: {text}")) for text, names in groups.items() if text)
     for variant in variants:
         if (cache := variant.cache) is not None and (cache.misses or cache.bypasses):
             total = counted(cache.hits + cache.misses + cache.bypasses, "graph")
             kept = f"; {cache.bypasses} can't be kept there" if cache.bypasses else ""
             why = f" ({'; '.join(cache.bypass_reasons)})" if cache.bypass_reasons else ""
             yield Row("cache", Span(f"{variant.name}: a restart finds {cache.hits} of {total} on disk{kept}{why}"))
+
+
+def _result_texts(variant: Variant) -> Iterator[str]:
+    if variant.status == "ok" and variant.correct is None and variant.reason:
+        yield f"unknown whether they are right: {variant.reason}"
+    if variant.correctness is not None:
+        yield _correctness_text(variant.correctness)
 
 
 def _correctness_text(found: Correctness) -> str:

@@ -5,7 +5,7 @@ Comes in: a ``CheckReport``. Goes out: a view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
 from graphdoctor.facts.counts import Counts
@@ -21,22 +21,7 @@ from graphdoctor.views.annotations import (
     worse_text,
 )
 from graphdoctor.views.finding_cards import card_of, place_of
-from graphdoctor.views.parts import (
-    Block,
-    Card,
-    Cell,
-    Inline,
-    Note,
-    Row,
-    Rows,
-    Section,
-    Show,
-    Span,
-    Table,
-    Tone,
-    Verdict,
-    View,
-)
+from graphdoctor.views.parts import Block, Cell, Inline, Note, Row, Rows, Section, Span, Table, Tone, Verdict, View
 
 _TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
 _MOST_ROWS = 20
@@ -157,31 +142,28 @@ def _findings(target: TargetCheck) -> Iterator[Section]:
     yield Section(("Worse in ", name), told, tone="bad")
     yield Section(("New in ", name, ", but below the severity that fails"), _cards(below), show="long")
     kept = [item.finding for item in target.worse if item not in target.failing_worse]
-    yield _lines(("Worse in ", name, ", but below the severity that fails"), kept, lambda one: worse[one.fingerprint])
-    yield _lines(("More frequent in ", name), grown, lambda one: f"{one.message}, now {times(one.count)}")
+    still = _lines(kept, lambda one: worse[one.fingerprint])
+    yield Section(("Worse in ", name, ", but below the severity that fails"), still)
+    often = _lines(grown, lambda one: f"{one.message}, now {times(one.count)}")
+    yield Section(("More frequent in ", name), often)
     fixed = (
         Row(entry.code, Note((Span(entry.file, "code"), " in ", Span(entry.function, "code"), f"  {entry.message}")))
         for entry in target.fixed
     )
     yield Section(("Fixed in ", name), Rows(fixed, "finding", _MOST_ROWS), tone="good")
-    yield _lines(("In the baseline of ", name), target.known, lambda one: one.message, show="long")
+    yield Section(("In the baseline of ", name), _lines(target.known, lambda one: one.message), show="long")
     why = {
         item.finding.fingerprint: f"by {item.by}{f': {item.reason}' if item.reason else ''}" for item in target.ignored
     }
-    ignored = [item.finding for item in target.ignored]
-    yield _lines(("Ignored in ", name), ignored, lambda one: f"{one.message} ({why[one.fingerprint]})", show="long")
+    ignored = _lines([item.finding for item in target.ignored], lambda one: f"{one.message} ({why[one.fingerprint]})")
+    yield Section(("Ignored in ", name), ignored, show="long")
 
 
-def _cards(findings: list[Finding] | tuple[Finding, ...]) -> Iterator[Card]:
+def _cards(findings: Sequence[Finding]) -> Iterator[Block]:
     return (card_of(cluster) for cluster in words.clusters(findings))
 
 
-def _lines(
-    title: Inline,
-    findings: list[Finding] | tuple[Finding, ...],
-    said: Callable[[Finding], str],
-    show: Show = "always",
-) -> Section:
+def _lines(findings: Sequence[Finding], said: Callable[[Finding], str]) -> Rows:
     """Findings, a line each."""
     rows = (Row(one.code, Note((place_of(one.location), f"  {said(one)}"))) for one in findings)
-    return Section(title, Rows(rows, "finding", _MOST_ROWS), show=show)
+    return Rows(rows, "finding", _MOST_ROWS)

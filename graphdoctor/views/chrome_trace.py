@@ -38,9 +38,8 @@ def _process(picture: Picture, process: str | None, pid: int, diagnosis: Diagnos
     phases = [phase for phase in picture.phases if phase.process == process]
     frames = diagnosis.frames_by_compile()
     name = f"torch.compile in {'the main process' if process is None else process}"
-    yield from _named(pid, name, "times from its first event")
-    for thread in sorted({phase.thread for phase in phases}):
-        yield from _thread(pid, thread, "compiles" if thread == 0 else f"other threads ({thread})")
+    threads = {thread: f"other threads ({thread})" for thread in sorted({phase.thread for phase in phases})}
+    yield from _named(pid, name, "times from its first event", threads | {0: "compiles"} if 0 in threads else threads)
     for phase in phases:
         frame = frames.get(phase.compile_id or "")
         args = {
@@ -56,10 +55,10 @@ def _process(picture: Picture, process: str | None, pid: int, diagnosis: Diagnos
 
 
 def _calls(lanes: tuple[Lane, ...], pid: int) -> Iterator[_Event]:
-    yield from _named(pid, "calls, each on its own clock", "times from the start of each call")
+    names = ["steady call" if lane.call_index is None else f"call {lane.call_index}" for lane in lanes]
+    yield from _named(pid, "calls, each on its own clock", "times from the start of each call", dict(enumerate(names)))
     for thread, lane in enumerate(lanes):
-        name = "steady call" if lane.call_index is None else f"call {lane.call_index}"
-        yield from _thread(pid, thread, name)
+        name = names[thread]
         place = {"pid": pid, "tid": thread}
         args: dict[str, Any] = {
             "call": lane.call_index,
@@ -84,19 +83,16 @@ def _length(duration_us: float | None) -> _Event:
     return {"ph": "B"} if duration_us is None else {"ph": "X", "dur": duration_us}
 
 
-def _named(pid: int, name: str, label: str) -> Iterator[_Event]:
-    yield _metadata("process_name", pid, 0, name=name)
-    yield _metadata("process_labels", pid, 0, labels=label)
-    yield _metadata("process_sort_index", pid, 0, sort_index=pid)
-
-
-def _thread(pid: int, thread: int, name: str) -> Iterator[_Event]:
-    yield _metadata("thread_name", pid, thread, name=name)
-    yield _metadata("thread_sort_index", pid, thread, sort_index=thread)
-
-
-def _metadata(kind: str, pid: int, thread: int, **args: object) -> _Event:
-    return {"name": kind, "ph": "M", "pid": pid, "tid": thread, "args": args}
+def _named(pid: int, name: str, label: str, threads: dict[int, str]) -> Iterator[_Event]:
+    """The names of a process and its threads, which stand in order."""
+    said: list[tuple[str, int, _Event]] = [
+        ("process_name", 0, {"name": name}),
+        ("process_labels", 0, {"labels": label}),
+        ("process_sort_index", 0, {"sort_index": pid}),
+    ]
+    for thread, own in threads.items():
+        said += [("thread_name", thread, {"name": own}), ("thread_sort_index", thread, {"sort_index": thread})]
+    yield from ({"name": kind, "ph": "M", "pid": pid, "tid": thread, "args": args} for kind, thread, args in said)
 
 
 def _known(values: dict[str, Any]) -> dict[str, Any]:

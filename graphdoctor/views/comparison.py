@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from graphdoctor.facts.comparison import DiagnosisComparison, SameFinding
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.wording import counted, duration, speed_text, times
+from graphdoctor.facts.wording import counted, duration, join_texts, speed_text, times
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.parts import Block, Note, Row, Rows, Section, Span, Table, Verdict, View
 from graphdoctor.views.words import UNKNOWN, base_name, clusters, count_changes, settings, title_parts
@@ -97,10 +97,10 @@ def _changes(pair: SameFinding) -> Iterator[Note]:
     before, after = pair.before, pair.after
     was = f" (was line {before.location.line})" if "line" in pair.changes else ""
     yield Note((place_of(after.location), f"{was}  {after.message}"))
-    parts = [f"{before.severity} → {after.severity}"] if "severity" in pair.changes else []
-    parts += [f"{times(before.count)} → {times(after.count)}"] if "count" in pair.changes else []
-    if parts:
-        yield Note(", ".join(parts))
+    severity = f"{before.severity} → {after.severity}" if "severity" in pair.changes else None
+    count = f"{times(before.count)} → {times(after.count)}" if "count" in pair.changes else None
+    if severity or count:
+        yield Note(join_texts(", ", severity, count))
     old, new, costs = before.cost, after.cost, []
     if old is not None and new is not None:
         if old.call_us is not None and new.call_us is not None and old.call_from == new.call_from:

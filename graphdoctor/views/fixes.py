@@ -14,7 +14,7 @@ from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import WORKING, Treatment, TriedFix, deciding
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
-from graphdoctor.facts.wording import duration, kind_text, speed_text
+from graphdoctor.facts.wording import duration, join_texts, kind_text, speed_text
 from graphdoctor.views import words
 from graphdoctor.views.finding_cards import card_of, closing, fix_parts, partial_note, place_of, verdict_label
 from graphdoctor.views.parts import Block, Code, Diff, Note, Row, Rows, Section, Span, Table, Verdict, View
@@ -129,7 +129,7 @@ def _difference(found: Difference) -> str:
         return f"{found.where} by {found.largest:.3g}"
     # A text has one place, which its kind names already.
     place = "" if found.where == kind_text(found.kind) else found.where
-    return ": ".join(part for part in (place, found.detail) if part)
+    return join_texts(": ", place, found.detail)
 
 
 def keeping(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[Block]:
@@ -178,7 +178,7 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
     if (cold := treatment.cold_compile) is not None:
         changes.append(f"{cold.before_s:.1f} → {cold.after_s:.1f} s of compiling")
     speed = _speed(treatment, target)
-    text = ", ".join([*(changes or ["no count changed"]), *([speed] if speed else [])])
+    text = join_texts(", ", *(changes or ["no count changed"]), speed)
     count = len(applied_fixes(treatment))
     subject = {1: "the fix", 2: "both fixes"}.get(count, f"all {count} fixes")
     untimed = "" if speed else "; the call wasn't timed"

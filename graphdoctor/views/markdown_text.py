@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from textwrap import indent
 
-from graphdoctor.facts.wording import counted
+from graphdoctor.facts.wording import counted, join_texts
 from graphdoctor.views import parts
 from graphdoctor.views.parts import Block, Blocks, Inline, Part, Place, Span, View, blocks, plain_text, spans
 from graphdoctor.views.printable import printable, printable_lines
@@ -217,7 +217,7 @@ def _row(row: parts.Row) -> str:
     first, *rest = [text for part in blocks(row.body) if part.show != "short" and (text := _block(part))] or [""]
     if first.startswith("```"):
         first, rest = "", [first, *rest]
-    text = f"- {' '.join(filter(None, (inline(mark), first)))}"
+    text = f"- {join_texts(' ', inline(mark), first)}"
     for more in rest:
         is_line = "\n" not in more and not more.startswith("- ")
         text += ("  \n" if is_line else "\n\n" if more.startswith("```") else "\n") + indent(more, "  ")

@@ -25,7 +25,7 @@ from graphdoctor.facts.profile import (
     SavedTensor,
 )
 from graphdoctor.facts.profiled import Calibration
-from graphdoctor.facts.wording import counted, factor_text, percent
+from graphdoctor.facts.wording import counted, factor_text, join_texts, percent
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.profile import ProfileDrawings
@@ -49,7 +49,7 @@ from graphdoctor.views.parts import (
     View,
     cell_line,
 )
-from graphdoctor.views.words import base_name, repeated_text, run_title, setting_rows, unknown_section
+from graphdoctor.views.words import base_name, repeated_text, setting_rows, study_view, unknown_section
 
 _FEW = 10
 """Rows of a table, unless all are wanted."""
@@ -98,8 +98,7 @@ _HOW = (
 
 def profile_view(report: ProfileReport, picture: Picture | None, *, root: Path) -> View:
     """The profile as a tree; ``picture`` is None without source and generated code, and paths are below ``root``."""
-    parts = tuple(_parts(report, picture, words.Files(report, root)))
-    return View(run_title(report), "profile", parts, report.graphdoctor_version)
+    return study_view(report, "profile", _parts(report, picture, words.Files(report, root)))
 
 
 def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -> Iterator[Block]:
@@ -402,12 +401,10 @@ def _memory_rest(memory: MemoryUse) -> Iterator[str]:
 
 def _trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
     """What keeping less did."""
+    sizes = (("saved", memory.saved_bytes, trial.saved_bytes), ("peak", memory.peak_bytes, trial.peak_bytes))
     changes = [
         f"{name} {bytes_text(before)} → {bytes_text(after)}"
-        for name, before, after in (
-            ("saved", memory.saved_bytes, trial.saved_bytes),
-            ("peak", memory.peak_bytes, trial.peak_bytes),
-        )
+        for name, before, after in sizes
         if before is not None and after is not None
     ]
     if trial.ratio is not None:
@@ -417,8 +414,7 @@ def _trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
     if trial.is_same is not None:
         changes.append("the results are the same" if trial.is_same else "the results differ")
     reason = f" ({trial.reason})" if trial.reason else ""
-    found = f": {', '.join(changes)}" if changes else ""
-    return f"tried {trial.what}, which {_OUTCOMES[trial.outcome]}{reason}{found}"
+    return join_texts(": ", f"tried {trial.what}, which {_OUTCOMES[trial.outcome]}{reason}", ", ".join(changes))
 
 
 def _cuda_graphs(report: ProfileReport) -> Iterator[str]:

@@ -9,7 +9,7 @@ from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, Rec
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms, TrialCounts
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import about_time, counted, duration, factor_text, shortened, without_middle
+from graphdoctor.facts.wording import about_time, counted, duration, factor_text, join_texts, shortened, without_middle
 from graphdoctor.views.printable import printable
 from graphdoctor.views.words import measured_speed
 
@@ -21,10 +21,9 @@ _LOSSES = {"replaced": "was replaced", "truncated": "was truncated", "gone": "is
 
 def counts_text(counts: TrialCounts, left_s: float | None = None) -> str:
     """How far the trials are: ``trial 3 of 8 · about 20 seconds left``; ``left_s`` is None if unknown."""
-    parts = [f"trial {counts.trial} of {counts.trials}"] if counts.trials else []
-    parts += [f"timing {counts.timing} of {counts.timings}"] if counts.timing else []
-    left = left_text(left_s, is_open=counts.is_open)
-    return " · ".join([*parts, *([left] if left else [])])
+    trial = f"trial {counts.trial} of {counts.trials}" if counts.trials else None
+    timing = f"timing {counts.timing} of {counts.timings}" if counts.timing else None
+    return join_texts(" · ", trial, timing, left_text(left_s, is_open=counts.is_open))
 
 
 def left_text(left_s: float | None, *, is_open: bool) -> str:
@@ -57,15 +56,11 @@ def timed_text(timed: TimedPrograms, counts: TrialCounts) -> str:
 
 def step_text(decided: DecidedStep) -> str:
     """What a step of a search showed: ``kept · fixes · 1.60x beside the best before · best so far 1.90 ms``."""
-    step = decided.step
-    parts = [step.outcome, step.name]
-    if step.speedup is not None:
-        parts.append(f"{factor_text(step.speedup.ratio)} beside the best before")
-    if step.reason:
-        parts.append(step.reason)
+    step, best = decided.step, None
+    beside = None if step.speedup is None else f"{factor_text(step.speedup.ratio)} beside the best before"
     if decided.best_us is not None and decided.eager_us is not None:
-        parts.append(f"best so far {duration(decided.best_us)}, eager {duration(decided.eager_us)}")
-    return " · ".join(parts)
+        best = f"best so far {duration(decided.best_us)}, eager {duration(decided.eager_us)}"
+    return join_texts(" · ", step.outcome, step.name, beside, step.reason, best)
 
 
 # Logs that are being written.

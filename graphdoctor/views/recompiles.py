@@ -12,7 +12,7 @@ from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.trials import TrialResult
 from graphdoctor.facts.variations import TriedValue, Variation
 from graphdoctor.facts.variations import Verdict as Outcome
-from graphdoctor.facts.wording import counted, duration
+from graphdoctor.facts.wording import counted, duration, join_texts
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.parts import (
     Block,
@@ -115,14 +115,14 @@ def _answer(diagnosis: Diagnosis) -> Iterator[Block]:
         yield Verdict(f"{counted(summary.recompiles, 'recompile')} from {causes}{stopped}.", "warning")
     elif not over and summary.compiles:
         yield Verdict("No recompiles.", "good")
-    parts = [counted(summary.calls, "call")] if summary.calls else []
-    parts += [counted(summary.compiles, "compile")]
-    if summary.compile_time_s is not None:
-        parts.append(f"{summary.compile_time_s:.2f} s compiling")
     costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
-    if costs and summary.compile_time_s:
-        parts.append(f"{sum(costs):.2f} s of it recompiling")
-    yield Note(" · ".join(parts))
+    parts = (
+        counted(summary.calls, "call") if summary.calls else None,
+        counted(summary.compiles, "compile"),
+        None if summary.compile_time_s is None else f"{summary.compile_time_s:.2f} s compiling",
+        f"{sum(costs):.2f} s of it recompiling" if costs and summary.compile_time_s else None,
+    )
+    yield Note(join_texts(" · ", *parts))
 
 
 def _recompiles(diagnosis: Diagnosis) -> Iterator[Block]:

@@ -18,7 +18,7 @@ from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.watch import CallWatch
-from graphdoctor.facts.wording import counted, duration, percent, times
+from graphdoctor.facts.wording import counted, duration, join_texts, percent, times
 from graphdoctor.views import words
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
@@ -215,13 +215,13 @@ def _watched_text(watch: CallWatch) -> str:
         operations = counted(coverage.op_count, "operation")
         is_known = coverage.share is not None
         share = f"{percent(coverage.share or 0.0)} of {operations} compiled" if is_known else "no tensor operations"
-    parts = [f"{first.compiled}{place}{process}{several}: {share}"]
-    if watch.graph_runs is not None:
-        parts.append(f"{counted(watch.graph_runs, 'graph')} per call")
-    parts.append("steady time unknown" if watch.steady_us is None else _steady_text(watch.steady_us, watch))
-    if calls is not None:
-        parts.append("1 call" if calls == 1 else f"{calls:,} calls")
-    return " · ".join(parts)
+    return join_texts(
+        " · ",
+        f"{first.compiled}{place}{process}{several}: {share}",
+        None if watch.graph_runs is None else f"{counted(watch.graph_runs, 'graph')} per call",
+        "steady time unknown" if watch.steady_us is None else _steady_text(watch.steady_us, watch),
+        None if calls is None else "1 call" if calls == 1 else f"{calls:,} calls",
+    )
 
 
 def _steady_text(steady_us: float, watch: CallWatch) -> str:
@@ -267,17 +267,13 @@ def _nothing_to_do(summary: Counts) -> str:
     """What is good about a run without findings, and what it cost."""
     if summary.hidden_findings:
         return "Nothing: no findings are shown."
-    parts = []
-    detail = summary.coverage_detail
+    compiled, detail, seconds = None, summary.coverage_detail, summary.compile_time_s
     if detail is not None and detail.graph_ops and not detail.eager_ops:
         graphs = f" in {counted(summary.graphs_per_call, 'graph')}" if summary.graphs_per_call else ""
-        parts.append(f"all {counted(detail.graph_ops, 'tensor operation')} of a call run compiled{graphs}")
-    if summary.compiles and not summary.recompiles:
-        parts.append("nothing recompiled")
-    good = f": {', and '.join(parts)}" if parts else ""
-    seconds = summary.compile_time_s
-    cost = f" Compiling took {seconds:.2f} s." if seconds else ""
-    return f"Nothing{good}.{cost}"
+        compiled = f"all {counted(detail.graph_ops, 'tensor operation')} of a call run compiled{graphs}"
+    settled = "nothing recompiled" if summary.compiles and not summary.recompiles else None
+    good = join_texts(": ", "Nothing", join_texts(", and ", compiled, settled))
+    return f"{good}.{f' Compiling took {seconds:.2f} s.' if seconds else ''}"
 
 
 # Findings.

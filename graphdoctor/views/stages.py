@@ -13,7 +13,7 @@ from graphdoctor.facts.picture import StageNode
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.spec import StageName
 from graphdoctor.facts.stages import GraphStages, LinePlace, SavedValue, StageChange, StageReport
-from graphdoctor.facts.wording import counted
+from graphdoctor.facts.wording import counted, join_texts
 from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table
 from graphdoctor.views.words import base_name, few_text, inputs_text, repeated_text
 
@@ -101,7 +101,7 @@ def _places(places: Sequence[LinePlace]) -> str:
     """The first line, and the numbers of a few more of its file."""
     first = [f"{base_name(place.file)}:{place.line}" for place in places[:1]]
     rest = [str(place.line) for place in places[1:_MOST_PLACES] if place.file == places[0].file]
-    return ", ".join((*first, *rest, *(["…"] if len(places) > 1 + len(rest) else [])))
+    return join_texts(", ", *first, *rest, "…" if len(places) > 1 + len(rest) else None)
 
 
 # A graph.

@@ -10,21 +10,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.facts.wording import counted
 from graphdoctor.views import survey_words as words
-from graphdoctor.views.parts import (
-    NOTHING,
-    Block,
-    Cards,
-    Cell,
-    Inline,
-    Note,
-    Row,
-    Rows,
-    Section,
-    Span,
-    Verdict,
-    View,
-    joined,
-)
+from graphdoctor.views.parts import Block, Cards, Cell, Inline, Note, Row, Rows, Section, Span, Verdict, View, joined
 from graphdoctor.views.survey_words import Failure, failures
 from graphdoctor.views.words import few_text
 
@@ -121,7 +107,7 @@ def _failures(found: Sequence[Failure], report: SurveyReport, ids: Ids) -> Secti
         under = f"under {few_text(one.variants, _MAX_VARIANTS)}" if len(report.variants) > 1 else ""
         return Cell(_names(one.targets, ids, _MAX_NAMES), under)
 
-    table = words.failure_table(found, which, unknown=NOTHING, longest=_LONGEST_ERROR, most=_MAX_FAILURES)
+    table = words.failure_table(found, which, longest=_LONGEST_ERROR, most=_MAX_FAILURES)
     note = Note("Rows with the same error are together; … stands where their errors differ.", "dim")
     return Section("What failed", (table, note) if found else (), "Failures", len(found))
 

@@ -7,13 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from graphdoctor.facts.survey_comparison import SurveyMeasure
-from graphdoctor.facts.wording import (
-    counted,
-    factor_text,
-    percents,
-    shortened,
-    without_middle,
-)
+from graphdoctor.facts.wording import counted, factor_text, percents, shortened, without_middle
 from graphdoctor.views.html.plots import STYLES, Axis
 from graphdoctor.views.measures import interval_text, seconds_text
 from graphdoctor.views.parts import (
@@ -185,7 +179,7 @@ def _tone(change: int) -> Tone | None:
     return "good" if change > 0 else "bad" if change < 0 else None
 
 
-def _bars(comparison: SurveyComparison) -> tuple[Drawing, ...]:
+def _bars(comparison: SurveyComparison) -> Iterator[Drawing]:
     """Speed-ups that differ beyond noise, the largest differences first."""
     found = [
         (piece, before, after, side)
@@ -196,7 +190,7 @@ def _bars(comparison: SurveyComparison) -> tuple[Drawing, ...]:
         and (after := piece.after.speed) is not None
     ]
     if not found:
-        return ()
+        return
     ends = [end for _, before, after, _ in found for end in (*before, *after)]
     found.sort(key=lambda each: -max(each[1][1] / each[2][1], each[2][1] / each[1][1]))
     bars = [
@@ -212,7 +206,7 @@ def _bars(comparison: SurveyComparison) -> tuple[Drawing, ...]:
     ]
     axis = Axis(min(ends) / 1.05, max(1.0, *ends) * 1.05, is_log=True)
     facts = {"axis": axis, "bars": bars, "more_bars": max(len(found) - _MAX_BARS, 0)}
-    return (Drawing("survey_moves.html.j2", facts, styles=(*STYLES, "survey_comparison.css")),)
+    yield Drawing("survey_moves.html.j2", facts, styles=(*STYLES, "survey_comparison.css"))
 
 
 # What one survey alone has, and what got worse.

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.survey import SURVEY_STATUSES
-from graphdoctor.facts.wording import about_time, bytes_text, counted, duration, factor_text, percent, shortened
+from graphdoctor.facts.wording import (
+    about_time,
+    bytes_text,
+    counted,
+    duration,
+    factor_text,
+    join_texts,
+    percent,
+    shortened,
+)
 from graphdoctor.views.measures import interval_text, seconds_text
 from graphdoctor.views.parts import (
     NOTHING,
@@ -371,9 +380,8 @@ def cause_message(cause: SharedCause) -> str:
 
 def cause_costs(cause: SurveyCause) -> str:
     """What it costs, as far as that was measured, a shared one over all rows; empty if nothing is known."""
-    parts = [f"{counted(cause.eager_frames, 'function')} left to eager mode"] if cause.eager_frames else []
-    parts += [f"{duration(cause.call_us)} of calls"] if cause.call_us is not None else []
-    return ", ".join(parts)
+    left = f"{counted(cause.eager_frames, 'function')} left to eager mode" if cause.eager_frames else None
+    return join_texts(", ", left, None if cause.call_us is None else f"{duration(cause.call_us)} of calls")
 
 
 # Failures, and rows to look at.
@@ -461,7 +469,12 @@ def _stage_text(status: SurveyStatus, stage: SurveyStage | None) -> str | None:
 
 
 def failure_table(
-    found: Sequence[Failure], which: Callable[[Failure], Cell], *, unknown: str, longest: int, most: int | None = None
+    found: Sequence[Failure],
+    which: Callable[[Failure], Cell],
+    *,
+    longest: int,
+    unknown: str = NOTHING,
+    most: int | None = None,
 ) -> Table:
     """A row for each distinct error; ``which`` says whose it is."""
     rows = (
@@ -488,14 +501,12 @@ def flaky_text(row: SurveyRow) -> str:
 
 def took_text(report: SurveyReport) -> str | None:
     """How long it took on what, and what was kept; None if that is unknown."""
-    parts = []
+    took, rate = None, report.summary.pieces_per_hour
     if report.seconds is not None:
         on = "" if report.engine is None else f" on {report.engine}"
-        rate = report.summary.pieces_per_hour
-        parts.append(f"took {about_time(report.seconds)}{on}{'' if rate is None else f', {rate:,.0f} pieces an hour'}")
-    if report.kept:
-        parts.append(f"{counted(report.kept, 'row')} kept from an earlier run")
-    return ". ".join(part[0].upper() + part[1:] for part in parts) + "." if parts else None
+        took = f"Took {about_time(report.seconds)}{on}{'' if rate is None else f', {rate:,.0f} pieces an hour'}."
+    kept = f"{counted(report.kept, 'row')} kept from an earlier run." if report.kept else None
+    return join_texts(" ", took, kept) or None
 
 
 # Rows.
@@ -610,10 +621,8 @@ def status_cell(row: SurveyRow) -> Cell:
 
 def outcome_cell(row: SurveyRow) -> Cell:
     """How it came out; as its detail, what failed, and whether it is flaky or noisy."""
-    details = [part] if (part := _stage_text(row.status, row.stage)) is not None else []
-    details += ["flaky"] if row.is_flaky else []
-    details += ["noisy"] if row.is_noisy else []
-    return replace(status_cell(row), detail=", ".join(details))
+    flaky, noisy = "flaky" if row.is_flaky else None, "noisy" if row.is_noisy else None
+    return replace(status_cell(row), detail=join_texts(", ", _stage_text(row.status, row.stage), flaky, noisy))
 
 
 def speedup_cell(row: SurveyRow) -> Cell:

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.wording import (
-    UNCHANGED,
-    counted,
-    duration,
-    names,
-    percent,
-    percents,
-    speed_text,
-    without_middle,
-)
+from graphdoctor.facts.wording import UNCHANGED, counted, duration, names, percent, percents, speed_text, without_middle
 from graphdoctor.views.parts import Block, Note, Place, Row, Rows, Section, Span, Tone, View
 
 if TYPE_CHECKING:
@@ -31,7 +22,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment
     from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.recompiles import GuardChange
-    from graphdoctor.facts.recording import CaptureGap, Environment, Graph, GraphInput, Recording, TargetInfo
+    from graphdoctor.facts.recording import CaptureGap, Environment, Frame, Graph, GraphInput, Recording, TargetInfo
     from graphdoctor.facts.stack import StackEntry
 
 _Found = TypeVar("_Found", bound="Finding")
@@ -61,7 +52,7 @@ def base_name(file: str) -> str:
     return re.split(r"[/\\]", file)[-1]
 
 
-def short_place(found: Location | StackEntry) -> Place:
+def short_place(found: Location | StackEntry | Frame) -> Place:
     """A line, by the name of its file."""
     return Place(found.file, found.line, base_name(found.file))
 
@@ -108,6 +99,13 @@ def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -
     environment = report.environment
     where = [] if environment is None else [f"torch {environment.torch or UNKNOWN}", environment.device_name or "CPU"]
     return (*_target(report.target, "a program"), *where, *_changes(report.target))
+
+
+def study_view(
+    report: BenchReport | CureReport | ExportReport | ProfileReport, kind: str, parts: Iterable[Block]
+) -> View:
+    """Parts about what a study found out as a document."""
+    return View(run_title(report), kind, tuple(parts), report.graphdoctor_version)
 
 
 def _target(target: TargetInfo, other: str) -> list[str]:

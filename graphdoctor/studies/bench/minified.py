@@ -15,6 +15,7 @@ from typing import Literal
 
 from graphdoctor.facts.bench import StageResult, Stages
 from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.wording import join_texts
 from graphdoctor.studies.bench.stages import Subject
 from graphdoctor.studies.bench.switches import INDUCTOR
 from graphdoctor.trace.reader import read_recording
@@ -53,7 +54,7 @@ def minified(
 
 
 def _noted(stages: Stages, note: str) -> Stages:
-    return replace(stages, note="; ".join(filter(None, (stages.note, note))))
+    return replace(stages, note=join_texts("; ", stages.note, note))
 
 
 @dataclass(frozen=True)

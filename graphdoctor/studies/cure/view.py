@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
-from graphdoctor.facts.wording import factor_text
+from graphdoctor.facts.wording import factor_text, join_texts
 from graphdoctor.views.measures import interval_text, noise_text, seconds_text
 from graphdoctor.views.parts import Block, Blocks, Code, Diff, Note, Row, Rows, Section, Span, Tone, Verdict, View
-from graphdoctor.views.words import applied_snippets, first_sentence, run_title
+from graphdoctor.views.words import applied_snippets, first_sentence, study_view
 
 _TONES: dict[str, Tone] = {CURED: "good", AS_IT_WAS: "good", "eager": "warning"}
 _OUTCOMES: dict[StepOutcome, Tone] = {"kept": "good", "wrong": "bad", "failed": "bad"}
@@ -20,8 +20,7 @@ _OUTCOMES: dict[StepOutcome, Tone] = {"kept": "good", "wrong": "bad", "failed": 
 
 def cure_view(report: CureReport, *, is_written: bool = False) -> View:
     """The report as a tree."""
-    parts = tuple(_parts(report, is_written=is_written))
-    return View(run_title(report), "cure", parts, report.graphdoctor_version)
+    return study_view(report, "cure", _parts(report, is_written=is_written))
 
 
 def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
@@ -41,16 +40,15 @@ def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
 
 
 def _step(step: CureStep) -> Row:
-    details = []
+    beside = compiling = None
     if step.speedup is not None:
         interval = interval_text(step.speedup.low, step.speedup.high)
-        details.append(f"{factor_text(step.speedup.ratio)} ({interval}) beside the best before it")
+        beside = f"{factor_text(step.speedup.ratio)} ({interval}) beside the best before it"
     if step.compile_cold_s is not None and step.compile_before_s is not None:
-        details.append(f"compile {seconds_text(step.compile_before_s)} → {seconds_text(step.compile_cold_s)}")
-    if step.reason:
-        details.append(step.reason)
+        compiling = f"compile {seconds_text(step.compile_before_s)} → {seconds_text(step.compile_cold_s)}"
+    details = join_texts("; ", beside, compiling, step.reason)
     name = Span(step.name, tone=_OUTCOMES.get(step.outcome))
-    return Row(step.outcome, Note((name, Span(f": {'; '.join(details)}" if details else "", tone="dim"))))
+    return Row(step.outcome, Note((name, Span(f": {details}" if details else "", tone="dim"))))
 
 
 def _todo(report: CureReport, *, is_written: bool) -> Iterator[Blocks]:

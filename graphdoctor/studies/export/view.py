@@ -29,7 +29,7 @@ from graphdoctor.views.parts import (
     View,
     joined,
 )
-from graphdoctor.views.words import few_text, first_sentence, read_more, run_title, short_place, unknown_section
+from graphdoctor.views.words import few_text, first_sentence, read_more, short_place, study_view, unknown_section
 
 _KINDS = {
     "user_input": "argument",
@@ -53,7 +53,7 @@ _MAX_CONSTRAINTS = 4
 
 def export_view(report: ExportReport) -> View:
     """The report as a tree."""
-    return View(run_title(report), "export", tuple(_parts(report)), report.graphdoctor_version)
+    return study_view(report, "export", _parts(report))
 
 
 def _parts(report: ExportReport) -> Iterator[Block]:

@@ -30,11 +30,11 @@ def _style(number: int) -> str:
     return "of-eager" if number == 0 else f"hue{(number - 1) % HUES}"
 
 
-def speed_drawing(variants: Sequence[Variant]) -> tuple[Drawing, ...]:
+def speed_drawing(variants: Sequence[Variant]) -> Iterator[Drawing]:
     """Each variant's speed-up with its interval; empty if nothing was timed."""
     timed = [(variant, variant.speedup) for variant in variants if variant.speedup is not None]
     if not timed:
-        return ()
+        return
     most = max(1.0, *(speedup.ratio for _, speedup in timed))
     axis = Axis(0.0, min(max(most, *(speedup.high for _, speedup in timed)) * 1.04, most * _WIDEST))
     bars = []
@@ -48,7 +48,7 @@ def speed_drawing(variants: Sequence[Variant]) -> tuple[Drawing, ...]:
         if variant.status == "wrong":
             bar |= {"kind": "wrong", "note": "wrong results"}
         bars.append(bar)
-    return (Drawing("bench_bars.html.j2", {"axis": axis, "bars": bars}, styles=STYLES),)
+    yield Drawing("bench_bars.html.j2", {"axis": axis, "bars": bars}, styles=STYLES)
 
 
 # When compiling pays.
@@ -81,11 +81,11 @@ class _Start:
         return Line(tuple((at, self.after(at)) for at in ends), _style(self.number), label, is_dashed=self.is_warm)
 
 
-def payoff_drawing(variants: Sequence[Variant], best: str | None) -> tuple[Drawing, ...]:
-    """The time that calls take in all, compiling included; empty if that is unknown of all variants."""
+def payoff_drawing(variants: Sequence[Variant], best: str | None) -> Iterator[Drawing]:
+    """The time that calls take in all, compiling included; nothing if that is unknown of all variants."""
     eager = variants[0]
     if eager.call_us is None or eager.call_us.median <= 0:
-        return ()
+        return
     call_s = eager.call_us.median / 1e6
     starts = {
         number: found
@@ -100,7 +100,7 @@ def payoff_drawing(variants: Sequence[Variant], best: str | None) -> tuple[Drawi
         if timed <= _MAX_DASHED or not start.is_warm or variants[number].name == best
     ]
     if not drawn:
-        return ()
+        return
     shown = [_Start(0, 0.0, call_s), *drawn]
     x = _calls_axis(drawn, call_s)
     dots = [(one.calls, one.calls * call_s, _style(one.number)) for one in drawn if one.calls is not None]
@@ -113,7 +113,7 @@ def payoff_drawing(variants: Sequence[Variant], best: str | None) -> tuple[Drawi
         "legend": legend,
         "has_dashed": any(one.is_warm for one in drawn),
     }
-    return (Drawing("bench_payoff.html.j2", facts, styles=STYLES),)
+    yield Drawing("bench_payoff.html.j2", facts, styles=STYLES)
 
 
 def _starts(variant: Variant, number: int, call_s: float) -> Iterator[_Start]:
@@ -153,7 +153,7 @@ def _time_axis(shown: Sequence[_Start], x: Axis) -> Axis:
 # Several sizes.
 
 
-def sweep_drawing(sweep: Sweep, name: str) -> tuple[Drawing, ...]:
+def sweep_drawing(sweep: Sweep, name: str) -> Iterator[Drawing]:
     """Each variant's speed-up by size; empty if nothing was timed."""
     names = list(dict.fromkeys(variant.name for point in sweep.points for variant in point.variants))
     points = sorted(sweep.points, key=lambda one: one.size)
@@ -164,7 +164,7 @@ def sweep_drawing(sweep: Sweep, name: str) -> tuple[Drawing, ...]:
                 found[one.name].append((point.size, one.speedup.ratio, one.speedup.low, one.speedup.high))
     drawn = {number: own for number, own in enumerate(found.values()) if own}
     if not drawn:
-        return ()
+        return
     failed = {point.size for point in points if all(one.status == "failed" for one in point.variants)}
     sizes = tuple(point.size for point in points)
     x = axis_of(
@@ -193,4 +193,4 @@ def sweep_drawing(sweep: Sweep, name: str) -> tuple[Drawing, ...]:
     ]
     plot = Plot(x, axis_of([1.0, *ends], "speed-up", factor_text), lines, level=1.0)
     legend = [(str(number), _style(number), names[number]) for number in drawn]
-    return (Drawing("bench_sweep.html.j2", {"plot": plot, "legend": legend}, styles=STYLES),)
+    yield Drawing("bench_sweep.html.j2", {"plot": plot, "legend": legend}, styles=STYLES)

@@ -10,7 +10,7 @@ from graphdoctor.facts.diagnosis import Diagnosis, Location
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import counted
+from graphdoctor.facts.wording import counted, join_texts
 from graphdoctor.views import words
 from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html import data
@@ -83,7 +83,7 @@ class Page:
     def banner(self) -> Iterator[Block]:
         """What the page leaves out of a large log."""
         of_whole = "Counts and findings are of the whole run." if self._rows_note else ""
-        if notes := " ".join(filter(None, (self._rows_note, self._details_note, of_whole))):
+        if notes := join_texts(" ", self._rows_note, self._details_note, of_whole):
             yield Note(notes, "warning")
 
     def coverage(self) -> Iterator[Block]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from graphdoctor.facts.survey import SURVEY_STATUSES
-from graphdoctor.facts.wording import counted, factor_text, shortened, without_middle
+from graphdoctor.facts.wording import counted, factor_text, join_texts, shortened, without_middle
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.html.plots import HUES, STYLES, Axis, Line, Plot, axis_of
 from graphdoctor.views.measures import seconds_text
@@ -168,10 +168,13 @@ def _details(row: SurveyRow) -> dict[str, Any]:
 
 def _cause(cause: SurveyCause) -> dict[str, Any]:
     costs = words.cause_costs(cause)
-    parts = [f"{cause.count:,} times"] if cause.count > 1 else []
-    parts += [f"costs {costs}"] if costs else []
-    parts += [f"{seconds_text(cause.compile_s)} of compiling"] if cause.compile_s is not None else []
-    return {**vars(cause), "place": cause.location, "costs": ", ".join(parts), "fingerprint": None}
+    said = join_texts(
+        ", ",
+        f"{cause.count:,} times" if cause.count > 1 else None,
+        f"costs {costs}" if costs else None,
+        None if cause.compile_s is None else f"{seconds_text(cause.compile_s)} of compiling",
+    )
+    return {**vars(cause), "place": cause.location, "costs": said, "fingerprint": None}
 
 
 def _facts(row: SurveyRow) -> Iterator[tuple[str, str]]:
@@ -215,7 +218,7 @@ def _styles(report: SurveyReport) -> dict[str, tuple[str, str]]:
     return {name: (str(number + 1), f"hue{number % HUES}") for number, name in enumerate(names)}
 
 
-def pareto_drawing(report: SurveyReport) -> tuple[Drawing, ...]:
+def pareto_drawing(report: SurveyReport) -> Iterator[Drawing]:
     """Speed-up by compile time; empty if nothing has both."""
     styles = _styles(report)
     rows = report.rows[:MAX_ROWS]
@@ -223,7 +226,7 @@ def pareto_drawing(report: SurveyReport) -> tuple[Drawing, ...]:
         number: point for number, row in enumerate(rows) if row.variant in styles and (point := _point(row)) is not None
     }
     if not points:
-        return ()
+        return
     is_single = len(report.variants) == 1
     marks = [] if is_single else _marks(report, styles)
     placed = {
@@ -256,7 +259,7 @@ def pareto_drawing(report: SurveyReport) -> tuple[Drawing, ...]:
         "more": max(len(on_front) - _MAX_FRONT, 0),
         "hidden_variants": max(len(report.variants) - _MAX_VARIANTS, 0),
     }
-    return (Drawing("survey_pareto.html.j2", facts, styles=(*STYLES, "survey.css")),)
+    yield Drawing("survey_pareto.html.j2", facts, styles=(*STYLES, "survey.css"))
 
 
 def _speedups(values: Sequence[float]) -> Axis:
@@ -312,7 +315,7 @@ def _steps(points: Sequence[tuple[float, float]], x: Axis) -> Iterator[tuple[flo
 # Speed-ups in order.
 
 
-def spread_drawing(report: SurveyReport) -> tuple[Drawing, ...]:
+def spread_drawing(report: SurveyReport) -> Iterator[Drawing]:
     """Speed-ups in order, a curve for each variant; empty if nothing was timed."""
     styles = _styles(report)
     found: dict[str, list[tuple[float, SurveyRow]]] = {name: [] for name in styles}
@@ -321,7 +324,7 @@ def spread_drawing(report: SurveyReport) -> tuple[Drawing, ...]:
             found[row.variant].append((row.speedup, row))
     own = {name: sorted(timed, key=lambda each: each[0]) for name, timed in found.items() if timed}
     if not own:
-        return ()
+        return
     every = max(math.ceil(max(map(len, own.values())) / _MAX_INTERVALS), 1)
     x = Axis(0.0, 100.0, name="share of targets", text="{:.0f}%".format, named=(0, 25, 50, 75, 100))
     y = _speedups([speedup for timed in own.values() for speedup, _ in timed])
@@ -333,7 +336,7 @@ def spread_drawing(report: SurveyReport) -> tuple[Drawing, ...]:
         "every": every,
         "quartiles": ("least", "¼", "median", "¾", "most"),
     }
-    return (Drawing("survey_spread.html.j2", facts, styles=(*STYLES, "survey.css")),)
+    yield Drawing("survey_spread.html.j2", facts, styles=(*STYLES, "survey.css"))
 
 
 def _curve(timed: Sequence[tuple[float, SurveyRow]], label: str, style: str, every: int) -> Line:
