@@ -220,19 +220,3 @@ def test_the_tensors_of_a_growing_cache_are_marked(run_cli: RunCli, tmp_path: Pa
     }
     assert (compiles["unchanged"], compiles["mark_dynamic"]) == (unmarked, marked)
     assert {"cache['a'][0].shape[1]", "cache['b'][1].shape[1]", "x.shape[1]"} <= set(tried["binding"])
-
-
-@pytest.mark.slow
-def test_the_layers_of_a_language_models_cache_are_marked(run_cli: RunCli) -> None:
-    pytest.importorskip("transformers")
-    target = CHANGES / "kept_values.py:model"
-    environment = clean_environment(CACHE="growing")
-    options = ("--no-grad", "--what-if", "--format", "json", "--jobs", 2)
-    done = run_cli("recompiles", target, *options, env=environment, timeout=600, imported="packages")
-    assert done.returncode == 0, done.stderr
-    tried = json.loads(done.stdout)["recording"]["what_if"]
-    assert set(tried["binding"]) == {
-        f"kwargs['past_key_values'].layers[{layer}].{name}.shape[2]" for layer in (0, 1) for name in ("keys", "values")
-    }
-    assert "3 compiles → 2" in tried["conclusion"]
-    assert [change["expression"] for change in tried["untried"]] == ["kwargs['input_ids'].shape[1]"]

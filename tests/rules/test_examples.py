@@ -13,7 +13,7 @@ import pytest
 
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.rules.diagnosis.rule import Rule
-from tests.conftest import clean_environment, run_command, run_script
+from tests.conftest import REPOSITORY, clean_environment, run_command, run_script
 from tests.rules.test_documentation import BELOW_DYNAMO, NEEDS_RANKS, OF_EXPORT, first_block
 
 NO_COMMON_RESULT = {
@@ -46,6 +46,13 @@ EXPLAINED = [rule for rule in RULES if rule.code not in BELOW_DYNAMO | OF_EXPORT
 NEEDS_TORCH = {"GD113": (2, 13), "GD121": (2, 13)}
 """Examples that 2.11 breaks on too, but with a message that belongs to another rule (GD109)."""
 
+_CALLS = """
+compiled = torch.compile(forward, backend="eager")
+given = inputs()
+# A list or a generator is several calls; the latter may change state in between.
+for args in [given] if isinstance(given, tuple) else given:
+    compiled(*args)
+"""
 _TARGET = """
 def build():
     return forward
@@ -66,8 +73,7 @@ def document_of(rule: Rule, section: str, folder: Path) -> dict[str, Any]:
 
 def diagnosed_bare(code: str, folder: Path) -> dict[str, Any]:
     """The JSON document for a snippet's TORCH_TRACE log, which has torch's text alone."""
-    calls = '\ncompiled = torch.compile(forward, backend="eager")\nfor args in inputs():\n    compiled(*args)\n'
-    (folder / "snippet.py").write_text(code + calls)
+    (folder / "snippet.py").write_text(code + _CALLS)
     environment = clean_environment(TORCH_TRACE=str(folder / "trace"))
     run_script(folder / "snippet.py", cwd=folder, env=environment)
     return json.loads(run_command("report", "trace", "--format", "json", cwd=folder).stdout)
@@ -111,8 +117,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         for section in SECTIONS:
             if is_plain(rule, section):
                 names.append(snippet_name(rule, section))
-                (folder / names[-1]).write_text(first_block(rule, section))
-    script = Path(__file__).with_name("compile_snippets.py")
+                (folder / names[-1]).write_text(first_block(rule, section) + _CALLS)
+    script = REPOSITORY / "tests" / "fixes" / "lint" / "compile_programs.py"
     done = run_command("run", "--quiet", "--report", "all.json", script, *names, cwd=folder)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads((folder / "all.json").read_text())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY, run_command
+from tests.conftest import run_command
 from tests.samples.test_sample_models import SAMPLES, read_expected
 
 CALLED = """
@@ -81,6 +81,8 @@ def test_a_sample_has_what_it_says_and_suggested_code_works_where_it_goes(tmp_pa
     places = [(finding["code"], finding["location"]) for finding in document["findings"]]
     found = {(code, Path(place["file"]).name, place["line"]) for code, place in places}
     assert found == {(code, "model.py", line) for code, line in expected.findings}
+    if path.stem in ("print_in_forward", "batch_sizes"):  # words alone would pass
+        assert all(finding["fixes"][0]["snippet"] for finding in document["findings"])
     suggested = [(finding, fix) for finding in document["findings"] for fix in finding["fixes"] if fix["snippet"]]
     for number, (finding, fix) in enumerate(suggested):
         snippet = fix["snippet"]
@@ -95,13 +97,3 @@ def test_a_sample_has_what_it_says_and_suggested_code_works_where_it_goes(tmp_pa
         assert after["summary"]["calls_failed"] == document["summary"]["calls_failed"]
         key = f"{finding['code']} {finding['message']}"
         assert keys(after).count(key) < keys(document).count(key), f"{snippet}: {keys(after)}"
-
-
-@pytest.mark.slow
-def test_code_for_several_samples_is_suggested_at_all(tmp_path: Path) -> None:
-    """Words alone would pass the test above."""
-    for name in ("print_in_forward", "batch_sizes"):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "model.py").write_text((REPOSITORY / "sample_models" / f"{name}.py").read_text())
-        assert all(finding["fixes"][0]["snippet"] for finding in report(folder)["findings"])

@@ -17,38 +17,6 @@ from tests.trace.test_phases import assert_agrees_with_the_metrics, picture_of
 
 SAMPLES = sorted((REPOSITORY / "sample_models").glob("*.py"))
 HEADING = "graphdoctor finds:"
-COUNTS = {
-    "calls",
-    "compiles",
-    "graphs",
-    "break_sites",
-    "break_records",
-    "skipped_frames",
-    "recompiles",
-    "frames_over_limit",
-    "coverage",
-}
-TEXT_OF_CODE = {
-    "GD101": r"\bprint\(|\blogger\.\w+\(|\bwarnings\.warn\(",
-    "GD102": r"^if .*:$",
-    "GD103": r"\.item\(\)",
-    "GD104": r"\bnonzero\(",
-    "GD106": r"= reference_norm\(",
-    "GD107": r"^torch\._dynamo\.graph_break\(\)$",
-    "GD108": r"\bcopy\.deepcopy\(",
-    "GD109": r"\bnp\.interp\(",
-    "GD110": r"^with .*:$",
-    "GD112": r"^loss\.backward\(\)$|^optimizer\.\w+\(\)$",
-    "GD202": r"self\.\w+\(|\.shape\[",
-    "GD203": r"[*/]|^if ",
-    "GD205": r"self\.step",
-    "GD207": r"^if ",
-    "GD210": r"^def \w+\(",
-    "GD216": r"\bmask\b|^\w+ = ",
-    "GD201": r"^def \w+\(",
-    "GD901": r"self\.out\(",
-}
-"""What the line that a finding points to looks like; GD111 repeats another finding's line."""
 
 
 @dataclass(frozen=True)
@@ -75,22 +43,9 @@ def read_expected(path: Path) -> Expected:
             name, value = word.split("=")
             assert name not in counts, f"{name} is given twice"
             counts[name] = float(value)
+    assert counts, "no counts"
     assert len(set(findings)) == len(findings), "a finding is given twice"
     return Expected(counts, frozenset(findings))
-
-
-@pytest.mark.parametrize("path", SAMPLES, ids=[path.stem for path in SAMPLES])
-def test_a_sample_says_what_is_found_and_where(path: Path) -> None:
-    expected = read_expected(path)
-    lines = path.read_text(encoding="utf-8").splitlines()
-
-    assert expected.counts, "no counts"
-    assert set(expected.counts) <= COUNTS
-    for code, line in expected.findings:
-        if code == "GD111":
-            assert [other for other, at in expected.findings if at == line and other != code]
-        else:
-            assert re.search(TEXT_OF_CODE[code], lines[line - 1].strip()), f"line {line} is no {code}"
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ import torch
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         torch._dynamo.reset()
+        torch.manual_seed(0)
+        kept = torch._dynamo.config.save_config()
         path = Path(name).resolve()
         module = types.ModuleType(path.stem)
         module.__file__ = str(path)
@@ -24,4 +26,5 @@ if __name__ == "__main__":
         except Exception:  # noqa: BLE001 - whatever a program raises is none of the others' business
             traceback.print_exc()
         finally:
+            torch._dynamo.config.load_config(kept)
             torch.set_grad_enabled(True)

@@ -151,17 +151,6 @@ def test_a_recompile_names_the_kind_of_guard_and_counts() -> None:
     assert (diagnosis.summary.compiles, diagnosis.summary.recompiles) == (3, 2)
 
 
-def test_a_frame_over_its_limit_comes_first_and_says_since_when() -> None:
-    facts = recording(
-        compiles=(compiled(), compiled("0/1", reasons=("0/0: x",), call=2), compiled("0/2", outcome="limit", call=3))
-    )
-    diagnosis = diagnosed(facts)
-    assert diagnosis.findings[0].code == "GD201"
-    assert "since call 3" in diagnosis.findings[0].message
-    assert diagnosis.summary.frames_over_limit == 1
-    assert diagnosis.frames[0].state == "over_limit"
-
-
 @for_each(
     "eager, words",
     [
@@ -215,13 +204,6 @@ def test_selection_hides_findings_and_says_how_many_but_changes_no_count() -> No
     assert (own.summary.hidden_findings, own.summary.break_sites) == (1, 2)
     assert diagnosed(facts, selection=Selection(select=("GD2",))).findings == ()
     assert diagnosed(facts, selection=Selection(ignore=("GD101",))).findings == ()
-
-
-def test_third_party_lines_get_no_suggestion_to_edit_them() -> None:
-    package = entry(5, file="/lib/site-packages/pkg/mod.py", origin="third_party", package="pkg")
-    (finding,) = diagnosed(recording(breaks=(record(package),))).findings
-    assert finding.fixes
-    assert all(fix.kind != "code" for fix in finding.fixes)
 
 
 def test_a_statement_whose_value_is_used_is_never_to_be_skipped() -> None:

@@ -126,6 +126,8 @@ def test_the_limit_says_which_values_filled_the_cache_and_what_went_eager_with_i
     assert "together with `Net.forward from line 11`" in limit.message
     assert "`self.step` (7)" in limit.message
     assert diagnosis.recompiles[-1].is_over_limit
+    assert diagnosis.summary.frames_over_limit == 2
+    assert [report.state for report in diagnosis.frames] == ["over_limit", "over_limit"]
 
 
 def test_the_limit_that_was_hit_is_the_one_to_raise() -> None:

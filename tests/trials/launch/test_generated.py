@@ -12,10 +12,12 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-MODULE = '''\
+HEAD = '''\
 import importlib.util
+import linecache
 import sys
 import tempfile
+import uuid
 
 import torch
 
@@ -25,7 +27,8 @@ def step(x):
     print("step")
     return y + 1
 """
-
+'''
+MODULE = """
 
 def load():
     with tempfile.NamedTemporaryFile("w", prefix="layer_", suffix=".py", delete=False) as file:
@@ -43,24 +46,8 @@ layer = load()
 class Net(torch.nn.Module):
     def forward(self, x):
         return layer.step(x) * 2
-
-
-def example_inputs():
-    yield (torch.ones(4),)
-    yield (torch.ones(5),)
-'''
-EXECUTED = '''\
-import linecache
-import uuid
-
-import torch
-
-SOURCE = """
-def step(x):
-    y = x.relu()
-    print("step")
-    return y + 1
 """
+EXECUTED = """
 NAME = f"<layer {uuid.uuid4().hex}>"
 linecache.cache[NAME] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), NAME)
 names = {}
@@ -70,11 +57,13 @@ exec(compile(SOURCE, NAME, "exec"), names)
 class Net(torch.nn.Module):
     def forward(self, x):
         return names["step"](x) * 2
-
+"""
+INPUTS = """
 
 def example_inputs():
-    return (torch.ones(4),)
-'''
+    yield (torch.ones(4),)
+    yield (torch.ones(5),)
+"""
 GRAPH = """\
 import torch
 from torch_geometric.nn import GATConv, MessagePassing
@@ -129,7 +118,7 @@ def assert_equal(first: dict[str, Any], second: dict[str, Any]) -> None:
 def test_two_runs_of_generated_code_have_the_same_findings(
     explain_json: Explain, tmp_path: Path, text: str, maker: str
 ) -> None:
-    first, second = twice(explain_json, tmp_path, text)
+    first, second = twice(explain_json, tmp_path, HEAD + text + INPUTS)
     assert_equal(first, second)
     (finding,) = (found for found in first["findings"] if found["code"] == "GD101")
     location = finding["location"]
