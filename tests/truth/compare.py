@@ -185,7 +185,7 @@ class BareRunner:
         """Run a program and read what torch said.
 
         Args:
-            program: A file with ``build()`` and ``example_inputs()``.
+            program: A file with ``build()`` or a function ``region``, and ``example_inputs()``.
             folder: An empty folder for the logs.
             backend: Name of the backend.
             fullgraph: As in ``torch.compile``.

@@ -44,7 +44,7 @@ module = importlib.util.module_from_spec(spec)
 sys.modules[path.stem] = module
 spec.loader.exec_module(module)
 torch.manual_seed(0)
-target = module.build()
+target = module.build() if hasattr(module, "build") else module.region
 inputs = module.example_inputs()
 compiled = torch.compile(target, backend="eager")
 for call in inputs if isinstance(inputs, list) else [inputs]:

@@ -37,6 +37,11 @@ class Case:
     def path(self) -> Path:
         return PROGRAMS / f"{self.program}.py"
 
+    @property
+    def target(self) -> str:
+        has_build = "\ndef build():" in self.path.read_text()
+        return str(self.path) if has_build else f"{self.path}:region"
+
 
 SPECIAL = {
     "backend_raises": Case("backend_raises", backend="raising"),
@@ -70,7 +75,7 @@ def test_sites_and_counts_are_torchs_own(
     bare = bare_runner.run(case.path, bare_folder, backend=case.backend, fullgraph=case.fullgraph)
 
     options = ["--backend", case.backend, *(["--fullgraph"] if case.fullgraph else [])]
-    document = explain_json(case.path, *options)
+    document = explain_json(case.target, *options)
 
     summary = document["summary"]
     found = sites_of(document, tmp_path)

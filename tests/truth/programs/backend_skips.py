@@ -9,11 +9,8 @@ def declining(gm, example_inputs):
     raise SkipFrame("not worth it")
 
 
-def build():
-    def region(x):
-        return x.sin() + 1
-
-    return region
+def region(x):
+    return x.sin() + 1
 
 
 def example_inputs():

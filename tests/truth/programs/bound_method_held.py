@@ -15,13 +15,10 @@ class Scale:
         return y + 1
 
 
-def build():
-    def region(x):
-        x = x.sin()
-        x = Scale(2.0).apply(x)  # breaks here
-        return x.cos()
-
-    return region
+def region(x):
+    x = x.sin()
+    x = Scale(2.0).apply(x)  # breaks here
+    return x.cos()
 
 
 def example_inputs():

@@ -18,16 +18,13 @@ def tracked():
     yield
 
 
-def build():
-    def under_with(x):
-        y = x.sin()
-        with Tracked():
-            y = y + 1
-            print("inside")  # breaks here
-            y = y * 2
-        return y.cos()
-
-    return under_with
+def region(x):
+    y = x.sin()
+    with Tracked():
+        y = y + 1
+        print("inside")  # breaks here
+        y = y * 2
+    return y.cos()
 
 
 def example_inputs():

@@ -5,13 +5,10 @@ import copy
 import torch
 
 
-def build():
-    def keep(x):
-        y = x.sin()
-        kept = copy.deepcopy(y)  # breaks here
-        return kept + y
-
-    return keep
+def region(x):
+    y = x.sin()
+    kept = copy.deepcopy(y)  # breaks here
+    return kept + y
 
 
 def example_inputs():

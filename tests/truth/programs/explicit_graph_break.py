@@ -3,13 +3,10 @@
 import torch
 
 
-def build():
-    def split(x):
-        x = x.sin()
-        torch._dynamo.graph_break()  # breaks here
-        return x.cos()
-
-    return split
+def region(x):
+    x = x.sin()
+    torch._dynamo.graph_break()  # breaks here
+    return x.cos()
 
 
 def example_inputs():

@@ -8,15 +8,12 @@ def rows(x):
         yield row.sin() + 1
 
 
-def build():
-    def region(x):
-        total = x.sum()
-        for row in rows(x):
-            total = total + row.sum()
-            print("row")  # breaks here
-        return total
-
-    return region
+def region(x):
+    total = x.sum()
+    for row in rows(x):
+        total = total + row.sum()
+        print("row")  # breaks here
+    return total
 
 
 def example_inputs():

@@ -13,14 +13,11 @@ class Scale:
         return y + 1
 
 
-def build():
-    def region(x):
-        x = x.sin()
-        for factor in (2.0, 3.0):
-            x = Scale(factor).apply(x)
-        return x.cos()
-
-    return region
+def region(x):
+    x = x.sin()
+    for factor in (2.0, 3.0):
+        x = Scale(factor).apply(x)
+    return x.cos()
 
 
 def example_inputs():

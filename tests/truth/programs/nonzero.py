@@ -3,13 +3,10 @@
 import torch
 
 
-def build():
-    def pick(x):
-        y = x.relu()
-        where = torch.nonzero(y)  # breaks here
-        return y[where[:, 0]].sum()
-
-    return pick
+def region(x):
+    y = x.relu()
+    where = torch.nonzero(y)  # breaks here
+    return y[where[:, 0]].sum()
 
 
 def example_inputs():

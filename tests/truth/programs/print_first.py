@@ -3,14 +3,11 @@
 import torch
 
 
-def build():
-    def region(x):
-        print("begin")  # breaks here
-        x = x.sin()
-        print("end")  # breaks here
-        return x
-
-    return region
+def region(x):
+    print("begin")  # breaks here
+    x = x.sin()
+    print("end")  # breaks here
+    return x
 
 
 def example_inputs():

@@ -3,14 +3,11 @@
 import torch
 
 
-def build():
-    def branch(x):
-        y = x * 2
-        if y.sum() > 0:  # breaks here
-            return y.sin()
-        return y.cos()
-
-    return branch
+def region(x):
+    y = x * 2
+    if y.sum() > 0:  # breaks here
+        return y.sin()
+    return y.cos()
 
 
 def example_inputs():

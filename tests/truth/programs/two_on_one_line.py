@@ -3,15 +3,12 @@
 import torch
 
 
-def build():
-    def crowded(x):
-        x = x.sin()
-        print("one"), x.max().item()  # breaks here
-        x = x.cos()
-        print("two"), print("three")  # breaks here
-        return x + 1
-
-    return crowded
+def region(x):
+    x = x.sin()
+    print("one"), x.max().item()  # breaks here
+    x = x.cos()
+    print("two"), print("three")  # breaks here
+    return x + 1
 
 
 def example_inputs():

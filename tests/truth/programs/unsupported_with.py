@@ -5,14 +5,11 @@ import decimal
 import torch
 
 
-def build():
-    def under_with(x):
-        y = x.sin()
-        with decimal.localcontext():  # breaks here
-            y = y + 1
-        return y.cos()
-
-    return under_with
+def region(x):
+    y = x.sin()
+    with decimal.localcontext():  # breaks here
+        y = y + 1
+    return y.cos()
 
 
 def example_inputs():

@@ -22,18 +22,15 @@ def größe(x):  # noqa: PLC2401
 halve = lambda x: (x / 2, print("halbé"))[0]  # noqa: E731  # breaks here
 
 
-def build():
-    def region(x):
-        x = größe(x.sin())
-        x = halve(x)
-        parts = [(part.tan(), print("teil", part.shape))[0] for part in (x, x)]  # breaks here
-        total = torch.add(
-            parts[0].max().item(),  # breaks here
-            parts[1],
-        )
-        return total * 2
-
-    return region
+def region(x):
+    x = größe(x.sin())
+    x = halve(x)
+    parts = [(part.tan(), print("teil", part.shape))[0] for part in (x, x)]  # breaks here
+    total = torch.add(
+        parts[0].max().item(),  # breaks here
+        parts[1],
+    )
+    return total * 2
 
 
 def example_inputs():

@@ -3,14 +3,11 @@
 import torch
 
 
-def build():
-    def positive(x, limit):
-        y = x.sin()
-        if limit < 0:
-            raise ValueError("limit below zero")  # breaks here
-        return y * limit
-
-    return positive
+def region(x, limit):
+    y = x.sin()
+    if limit < 0:
+        raise ValueError("limit below zero")  # breaks here
+    return y * limit
 
 
 def example_inputs():
