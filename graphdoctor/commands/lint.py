@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.settings import GateTarget, Project, Settings, load_project, project_folder
 from graphdoctor.commands.terminal import complain
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.lint import LintReport, Recorded, lint_files, python_files, recorded_in
@@ -24,18 +26,9 @@ from graphdoctor.views.formats import LINT, RenderOptions
 
 
 def _by_project(paths: Sequence[Path]) -> list[tuple[Project, list[Path]]]:
-    projects: dict[Path, Project] = {}
-    by_folder: dict[Path, Path] = {}
-    files: dict[Path, list[Path]] = {}
-    for path in paths:
-        folder = path.absolute().parent
-        if folder not in by_folder:
-            by_folder[folder] = _home(folder)
-        home = by_folder[folder]
-        if home not in projects:
-            projects[home] = load_project(home)
-        files.setdefault(home, []).append(path)
-    return [(projects[home], found) for home, found in files.items()]
+    home_of = functools.cache(_home)
+    files = grouped((home_of(path.absolute().parent), path) for path in paths)
+    return [(load_project(home), found) for home, found in files.items()]
 
 
 def _home(folder: Path) -> Path:

@@ -24,6 +24,7 @@ import orjson
 from graphdoctor import __version__
 from graphdoctor.commands.survey_piece import Architecture, SurveyPiece
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.survey import SurveyVariant
 from graphdoctor.facts.values import RUN, TEXT, read_table
@@ -258,11 +259,12 @@ def _variants(asked: SurveyAsked) -> dict[str, ListedVariant]:
 
 def _without_effect(run: RunSpec, variants: Mapping[str, ListedVariant]) -> Iterator[str]:
     """Of variants that change what their backend doesn't read."""
-    ignored: dict[str, list[str]] = {}
-    for name, variant in variants.items():
-        own = replace(run, **variant.run)
-        if own.backend in _READ_NO_MODE and (own.mode not in (None, "default") or own.options):
-            ignored.setdefault(own.backend, []).append(name)
+    ways = ((name, replace(run, **variant.run)) for name, variant in variants.items())
+    ignored = grouped(
+        (own.backend, name)
+        for name, own in ways
+        if own.backend in _READ_NO_MODE and (own.mode not in (None, "default") or own.options)
+    )
     for backend, names in ignored.items():
         shown = ", ".join(names)
         yield f"The backend {backend} ignores modes and options: they change nothing in {shown}. inductor reads them."

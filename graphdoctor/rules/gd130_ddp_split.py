@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.ddp import DdpSplit
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.wording import bytes_text, counted
 from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import setting
@@ -84,12 +85,11 @@ class DdpSplitGraph(RecordingRule, code="GD130", name="ddp-split", severity="inf
     """
 
     def findings(self, view: RecordingView) -> Matches:
-        by_frame: dict[int, list[DdpSplit]] = {}
-        for split in view.recording.ddp_splits:
-            if (frame := view.frame(split.compile_id)) is not None:
-                by_frame.setdefault(frame.frame_id, []).append(split)
-        for frame_id, splits in by_frame.items():
-            frame, last = view.frames[frame_id], splits[-1]
+        owned = ((view.frame(split.compile_id), split) for split in view.recording.ddp_splits)
+        for frame, splits in grouped(owned).items():
+            if frame is None:
+                continue
+            last = splits[-1]
             yield RuleMatch(
                 entry=frame.entry,
                 message=f"torch splits the graph of `{frame.described}` into {len(last.buckets)} at DDP's buckets; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import names
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
@@ -81,12 +82,11 @@ class PerInstance(RecordingRule, code="GD211", name="per-instance-recompile", se
     """
 
     def findings(self, view: RecordingView) -> Matches:
-        groups: dict[tuple[int, int, str, int], list[RecompileEvent]] = {}
-        for event in view.events:
-            site = event.call_site
-            if site is not None and event.call_index is not None and _is_of_instance(event):
-                key = (event.frame.frame_id, event.call_index, site.file, site.line)
-                groups.setdefault(key, []).append(event)
+        groups = grouped(
+            ((event.frame.frame_id, event.call_index, site.file, site.line), event)
+            for event in view.events
+            if (site := event.call_site) is not None and event.call_index is not None and _is_of_instance(event)
+        )
         found: dict[int, RuleMatch] = {}
         for (frame_id, *_), events in groups.items():
             if len(events) >= _FEWEST and frame_id not in found:

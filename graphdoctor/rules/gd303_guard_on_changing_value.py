@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame
 from graphdoctor.facts.wording import without_middle
@@ -52,10 +53,11 @@ class GuardOnChangingValue(RecordingRule, code="GD303", name="guard-on-changing-
     """
 
     def findings(self, view: RecordingView) -> Matches:
-        changes: dict[tuple[int, str], list[tuple[Compile, GuardChange]]] = {}
-        for compile_ in view.recording.compiles if view.recording.guards is not None else ():
-            for change in compile_.cause.changes if compile_.cause and compile_.outcome == "compiled" else ():
-                changes.setdefault((compile_.frame_id, change.expression), []).append((compile_, change))
+        changes = grouped(
+            ((compile_.frame_id, change.expression), (compile_, change))
+            for compile_ in (view.recording.compiles if view.recording.guards is not None else ())
+            for change in (compile_.cause.changes if compile_.cause and compile_.outcome == "compiled" else ())
+        )
         for (frame_id, _), found in changes.items():
             if len(found) >= _MIN_TIMES and (frame := view.frames.get(frame_id)) is not None:
                 yield _match(frame, found)

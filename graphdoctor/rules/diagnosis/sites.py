@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 
 from graphdoctor.facts.diagnosis import Effects
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import BreakEffect, BreakRecord, Frame, Recording
 from graphdoctor.facts.stack import StackEntry, innermost
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
@@ -107,12 +107,12 @@ _Line = tuple[str, str, int]
 
 def _resumed(view: RecordingView) -> Mapping[_Line, list[str]]:
     """Compiles of the functions that continue from lines of functions."""
-    found: dict[_Line, list[str]] = defaultdict(list)
-    for compile_ in view.recording.compiles:
-        frame = view.frames.get(compile_.frame_id)
-        if frame is not None and frame.resumes_at is not None and compile_.outcome != "limit":
-            found[frame.file, frame.function, frame.resumes_at].append(compile_.compile_id)
-    return found
+    framed = ((view.frames.get(compile_.frame_id), compile_) for compile_ in view.recording.compiles)
+    return grouped(
+        ((frame.file, frame.function, frame.resumes_at), compile_.compile_id)
+        for frame, compile_ in framed
+        if frame is not None and frame.resumes_at is not None and compile_.outcome != "limit"
+    )
 
 
 def _effects(
