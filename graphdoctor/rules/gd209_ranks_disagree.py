@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 
 from graphdoctor.facts.job import Aspect, Job, JobFinding
 from graphdoctor.facts.recording import Compile
 from graphdoctor.facts.wording import ranks_text, times
+from graphdoctor.rules.diagnosis.findings import digest
 from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import call_fix, compile_argument, setting
 
@@ -129,7 +129,6 @@ def finding_of_job(job: Job) -> JobFinding | None:
         if not row.agree and (causes or "sizes" in row.differs_in) and _BY_VALUES & set(row.differs_in):
             largest, *others = row.groups
             ranks = tuple(sorted(rank for group in others for rank in group.ranks)) or largest.ranks
-            subject = "\0".join((RanksDisagree.code, row.location.file, row.function))
             because = f" ({causes[0]})" if causes else ""
             return JobFinding(
                 code=RanksDisagree.code,
@@ -142,6 +141,6 @@ def finding_of_job(job: Job) -> JobFinding | None:
                 most=1,
                 ranks=ranks,
                 fixes=RanksDisagree.sourced(_fixes(is_together="presence" not in row.differs_in)),
-                fingerprint=hashlib.sha256(subject.encode()).hexdigest()[:16],
+                fingerprint=digest(RanksDisagree.code, row.location.file, row.function),
             )
     return None

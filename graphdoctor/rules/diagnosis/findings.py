@@ -23,7 +23,7 @@ def fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
     file = relative(entry.file, root)
     if entry.package and f"/{entry.package}/" in file:
         file = entry.package + file.rpartition(f"/{entry.package}/")[2]
-    return _digest(code, Path(file).as_posix(), entry.qualname or entry.function, bare_text(entry.text), subject)
+    return digest(code, Path(file).as_posix(), entry.qualname or entry.function, bare_text(entry.text), subject)
 
 
 def bare_text(text: str | None) -> str:
@@ -42,14 +42,15 @@ def with_distinct_fingerprints(findings: Sequence[Finding]) -> list[Finding]:
         number = seen.get(finding.fingerprint, 0)
         seen[finding.fingerprint] = number + 1
         if number:
-            renamed[index] = _digest(finding.fingerprint, str(number))
+            renamed[index] = digest(finding.fingerprint, str(number))
     return [
         finding.replace(fingerprint=renamed[index]) if index in renamed else finding
         for index, finding in enumerate(findings)
     ]
 
 
-def _digest(*parts: str) -> str:
+def digest(*parts: str) -> str:
+    """The same 16 characters for the same parts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
