@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -144,6 +143,7 @@ def survey(
     from graphdoctor.commands.running import EXIT_INTERRUPTED, project_settings
     from graphdoctor.commands.survey_progress import SurveyProgress
     from graphdoctor.commands.survey_run import run_survey
+    from graphdoctor.trials.launch.child import handling, interrupt
 
     texts = lists or ()
     settings = project_settings(recordings)
@@ -161,7 +161,8 @@ def survey(
     measured = replace(file.options, **written)
     asked = _asked(texts, listed, file, measured, spec, given, python)
     working = _working(measured, where, file.nodes, resume=listed.resume)
-    with SurveyProgress(is_quiet=table.quiet) as progress, _terminated_as_interrupted():
+    # When a job's time is up, it ends as after Ctrl-C, with a report.
+    with SurveyProgress(is_quiet=table.quiet) as progress, handling((signal.SIGTERM,), interrupt):
         surveyed = run_survey(asked, settings, working, progress)
     _write(surveyed.report, outputs, surveyed.folder)
     if surveyed.is_interrupted:
@@ -263,20 +264,6 @@ def _working(options: SurveyOptions, cluster: str | None, nodes: Environment, *,
     environment = None if is_local or nodes == Environment() else nodes
     executor = executor_for(jobs=jobs, on=cluster, runtime_env=environment)
     return Working(executor, Share(cpus, gpu_count, options.memory_bytes), resume)
-
-
-@contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """End as after Ctrl-C, with a report, when a job's time is up."""
-
-    def interrupt(_signal: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _write(report: SurveyReport, outputs: Sequence[Output[SurveyReport]], folder: Path | None) -> None:

@@ -145,7 +145,7 @@ def watch(
     if traced:
         environment[_TRACE_VARIABLE] = str(folder / TRACE_FOLDER)
     # The probe is stopped when we are terminated or lose the terminal, too.
-    with handling((signal.SIGTERM, signal.SIGHUP), _interrupt), Lifeline() as lifeline:
+    with handling((signal.SIGTERM, signal.SIGHUP), interrupt), Lifeline() as lifeline:
         process: subprocess.Popen[bytes] | WarmProcess | None = None
         if setup.warm is not None:
             process = setup.warm.start(
@@ -293,7 +293,8 @@ def handling(numbers: Iterable[signal.Signals], handler: Callable[[int, object],
             signal.signal(number, previous)
 
 
-def _interrupt(_signal: int, _frame: object) -> None:
+def interrupt(_signal: int, _frame: object) -> None:
+    """Do as Ctrl-C does; for ``handling``."""
     raise KeyboardInterrupt
 
 
