@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from graphdoctor.commands.terminal import say
+from graphdoctor.commands.terminal import live_console, say
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TrialCounts, TrialEvent
 from graphdoctor.trials.launch.child import Watching
 from graphdoctor.views.printable import printable
@@ -45,12 +45,8 @@ class Progress:
         self._status: Status | None = None
         self._lock = threading.Lock()
         self._is_line_open = False
-        if not is_quiet and sys.stderr.isatty():
-            from rich.console import Console
-
-            console = Console(stderr=True)
-            if not console.is_dumb_terminal:
-                self._status = console.status("starting")
+        if (console := live_console(is_quiet=is_quiet)) is not None:
+            self._status = console.status("starting")
 
     @property
     def watching(self) -> Watching:

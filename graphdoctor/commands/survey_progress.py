@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from graphdoctor.commands.terminal import say
+from graphdoctor.commands.terminal import live_console, say
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -43,20 +42,12 @@ class SurveyProgress:
         self._statuses: Counter[SurveyStatus] = Counter()
         self._running: dict[Key, tuple[float, str | None]] = {}
         self._last: deque[tuple[str, bool]] = deque(maxlen=_MAX_FINISHED)
-        if not is_quiet and sys.stderr.isatty():
-            from rich.console import Console
+        if (console := live_console(is_quiet=is_quiet)) is not None:
+            from rich.live import Live
 
-            console = Console(stderr=True)
-            if not console.is_dumb_terminal:
-                from rich.live import Live
-
-                self._live = Live(
-                    self,
-                    console=console,
-                    refresh_per_second=_PER_SECOND,
-                    transient=True,
-                    redirect_stdout=False,
-                )
+            self._live = Live(
+                self, console=console, refresh_per_second=_PER_SECOND, transient=True, redirect_stdout=False
+            )
 
     def __enter__(self) -> SurveyProgress:
         if self._live is not None:

@@ -69,6 +69,14 @@ def console_of(
     return Console(stderr=is_stderr)
 
 
+def live_console(*, is_quiet: bool) -> Console | None:
+    """Where progress can be drawn over what was drawn before: standard error if it is such a terminal."""
+    if is_quiet or not sys.stderr.isatty():
+        return None
+    console = console_of("auto", is_stderr=True)
+    return None if console.is_dumb_terminal else console
+
+
 _PACKAGES = ("torch", "typer", "rich", "pydantic", "orjson", "jinja2", "libcst")
 
 
