@@ -8,7 +8,7 @@ from functools import partial
 import typer
 
 from graphdoctor.commands.named import kept_report, place_or_target
-from graphdoctor.commands.options import RUN_OPTIONS, Given, OutputOptions, TargetOrReportArgument, with_options
+from graphdoctor.commands.options import Given, OutputOptions, TargetOrReportArgument, with_options
 from graphdoctor.commands.output import choose_output
 from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
 from graphdoctor.facts.bench import BenchReport
@@ -62,7 +62,7 @@ def bench(
     output = choose_output(BENCH, common, given)
     place = place_or_target(target, settings)
     if place is not None:
-        given.refuse((*RUN_OPTIONS, *_MEASURED, "timeout", "python"), without="a target")
+        given.refuse_run(*_MEASURED)
         output.write(kept_report(place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict")))
         return
     request = Request.of(replace(spec, target=target or ""), Measured(coverage=True))

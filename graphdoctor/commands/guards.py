@@ -8,7 +8,6 @@ from graphdoctor.commands.named import diagnose_place, place_or_target
 from graphdoctor.commands.options import (
     OF_EXECUTOR,
     RANK,
-    RUN_OPTIONS,
     CommonOptions,
     ExecutorOptions,
     Given,
@@ -47,7 +46,7 @@ def guards(
     selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
-        given.refuse((*RUN_OPTIONS, "timeout", "python"), without="a target")
+        given.refuse_run()
         if rank is None and place.kind != "document":
             check_one_rank(place.location, "guards")
         output.write(diagnose_place(place, selection, output.needs, rank=rank, executor=reading.executor()))

@@ -246,6 +246,10 @@ class Given(dict[str, str]):
                     hint=f"Add {without}, or leave out {self[name]}." if without.startswith("-") else None,
                 )
 
+    def refuse_run(self, *more: str) -> None:
+        """Refuse what only a run reads: the options of a target and of its process, and more of the command's own."""
+        self.refuse((*RUN_OPTIONS, *more, "timeout", "python"), without="a target")
+
 
 def run_spec(values: Mapping[str, Any]) -> RunSpec:
     """The part of a ``RunSpec`` that options say, all but the target, from the values that typer gives."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphdoctor.commands.named import Place, kept_report, place_or_target
-from graphdoctor.commands.options import RUN_OPTIONS, CommonOptions, Given, TargetOrReportArgument, with_options
+from graphdoctor.commands.options import CommonOptions, Given, TargetOrReportArgument, with_options
 from graphdoctor.commands.output import choose_output
 from graphdoctor.commands.running import finish, project_settings, set_up
 from graphdoctor.facts.profile import ProfileReport
@@ -44,7 +44,7 @@ def profile(
     selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
-        given.refuse((*RUN_OPTIONS, "is_tried", "timeout", "python"), without="a target")
+        given.refuse_run("is_tried")
         output.write(kept_profile(place, output.needs))
         return
     request = Request.of(replace(spec, target=target or ""))

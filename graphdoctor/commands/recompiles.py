@@ -8,7 +8,6 @@ from graphdoctor.commands.named import diagnose_place, place_or_target
 from graphdoctor.commands.options import (
     ON,
     RANK,
-    RUN_OPTIONS,
     CommonOptions,
     Given,
     TargetOrRecordingArgument,
@@ -59,7 +58,7 @@ def recompiles(
     selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
-        given.refuse((*RUN_OPTIONS, "what_if", "vary", "timeout", "python"), without="a target")
+        given.refuse_run("what_if", "vary")
         if rank is None and place.kind != "document":
             check_one_rank(place.location, "recompiles")
         result = diagnose_place(place, selection, output.needs, rank=rank, executor=executor_for(jobs=jobs, on=on))
