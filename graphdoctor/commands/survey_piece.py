@@ -26,12 +26,12 @@ import orjson
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.survey import SurveyCause, SurveyRow, SurveyStatus
-from graphdoctor.probe.wire import READS_FILE, ReadsRecord
 from graphdoctor.rules.gate.check import missing_records
 from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
 from graphdoctor.studies.survey.survey_file import SurveyOptions
 from graphdoctor.trials.launch.child import Setup, interpreter, record
 from graphdoctor.trials.launch.request import Measured, Request, parse_target
+from graphdoctor.trials.launch.unchanged import reads_of
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
@@ -342,7 +342,7 @@ class _Worker:
 
     def _files_read(self) -> dict[str, str]:
         """Digests of the user's files that the run read, by their paths, below the working directory relative to it."""
-        reads = _reads(self._recording)
+        reads = reads_of(self._recording) or {"files": (), "prefix": ()}
         files = {os.path.realpath(file) for file in reads["files"]}
         if self._piece.architecture is None:
             with contextlib.suppress(GraphDoctorError):
@@ -482,12 +482,3 @@ def file_digest(path: Path) -> str | None:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     except OSError:
         return None
-
-
-def _reads(recording: Path) -> ReadsRecord:
-    """What a run read; nothing if it ended early."""
-    try:
-        found: ReadsRecord = orjson.loads((recording / READS_FILE).read_bytes())
-    except (OSError, ValueError):
-        return {"files": [], "missing": [], "search_path": [], "prefix": [], "unseen": []}
-    return found

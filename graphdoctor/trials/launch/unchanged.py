@@ -59,7 +59,7 @@ def surroundings_of(recording: Path, replays: Iterable[Path], *, interpreter: st
     folders: set[str] = set()
     installed: set[str] = set()
     for run in (recording, *replays):
-        reads = _reads(run)
+        reads = reads_of(run)
         if reads is None:
             if run == recording:
                 return Change("reads")
@@ -117,7 +117,8 @@ def _outside(files: set[str], folder: str) -> set[str]:
     return {file for file in files if not os.path.realpath(file).startswith(folder)}
 
 
-def _reads(run: Path) -> dict[str, Any] | None:
+def reads_of(run: Path) -> dict[str, Any] | None:
+    """What a run read, as it wrote it down; None if it ended before that."""
     try:
         found = json.loads((run / READS_FILE).read_bytes())
     except (OSError, ValueError):
