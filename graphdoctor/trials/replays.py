@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from graphdoctor.facts.recording import Recording
@@ -65,7 +64,7 @@ class Replays:
         program: Program,
         name: str,
         *,
-        references: Mapping[str, str] | None = None,
+        references: Mapping[str, str] = {},
         is_eager: bool = False,
         is_float64: bool = False,
         shaken: int | None = None,
@@ -74,7 +73,7 @@ class Replays:
         coverage: bool = False,
         is_timed: bool = False,
         backend: str | None = None,
-        spec: Mapping[str, object] | None = None,
+        spec: Mapping[str, object] = {},
         measured: Measured | None = None,
         is_counted: bool = True,
         is_cold: bool = False,
@@ -86,7 +85,7 @@ class Replays:
             "is_eager": is_eager,
             "steady": is_timed,
             "outputs": self._results_of(name),
-            "references": {of: self._results_of(other) for of, other in (references or {}).items()},
+            "references": {of: self._results_of(other) for of, other in references.items()},
             "is_float64": is_float64,
             "shaken": shaken,
             "earlier": self._results_of(earlier),
@@ -102,7 +101,7 @@ class Replays:
                 "judged": rounding.judged,
             }
         measured = measured or Measured(coverage=coverage and not is_eager, reads=True)
-        request = self._changed(program, backend, spec or {})
+        request = self._changed(program, backend, spec)
         try:
             self._record(replace(request, measured=measured, trial=plan), folder)
         finally:
@@ -119,7 +118,7 @@ class Replays:
         backend: str | None = None,
         is_eager: bool = False,
         cache: Path | None = None,
-        spec: Mapping[str, object] = MappingProxyType({}),
+        spec: Mapping[str, object] = {},
     ) -> ProbeExit:
         """Run a program as its user would, and time its last call over a socket (``probe/steps/benched.py``).
 
@@ -179,9 +178,7 @@ class Replays:
         is_recorded = program == Program() and backend in (None, self._request.spec.backend)
         return {} if is_recorded else {"compiled": str(self._compiled)}
 
-    def _changed(
-        self, program: Program, backend: str | None, varied: Mapping[str, Any] = MappingProxyType({})
-    ) -> Request:
+    def _changed(self, program: Program, backend: str | None, varied: Mapping[str, Any] = {}) -> Request:
         """The request for a program, with other values in its ``spec``; the program's own settings stay."""
         change, spec = program.change, self._request.spec
         changes: dict[str, Any] = {
