@@ -51,11 +51,7 @@ class RecordingFolder:
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="graphdoctor-"))
-        self._remove = weakref.finalize(self, _remove, self.path, os.getpid())
-
-    def remove(self) -> None:
-        """Remove it now."""
-        self._remove()
+        self.remove = weakref.finalize(self, _remove, self.path, os.getpid())
 
 
 def _remove(path: Path, pid: int) -> None:

@@ -78,7 +78,9 @@ class Explainer(CallSpec):
         with recording_alone():
             try:
                 target = live_target(function)
-                request = self._request(target.name)
+                text = TargetText(target.name, file=None, module=None, name=target.name, is_call=False)
+                measured = Measured(coverage=self.coverage, guard_cost=self.guards, lanes=self.lanes)
+                request = Request(RunSpec.of(self, target=target.name), text, measured=measured)
                 explain(request.for_probe(), target, (args, kwargs), folder.path, complain=complaints.append)
             except RequestError as error:
                 message, hint = words(error.code, error.values, PYTHON)
@@ -103,11 +105,6 @@ class Explainer(CallSpec):
             )
         if self.calls < 1:
             raise GraphDoctorError(f"calls must be at least 1, not {self.calls}.")
-
-    def _request(self, name: str) -> Request:
-        target = TargetText(name, file=None, module=None, name=name, is_call=False)
-        measured = Measured(coverage=self.coverage, guard_cost=self.guards, lanes=self.lanes)
-        return Request(RunSpec.of(self, target=name), target, measured=measured)
 
 
 def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:  # noqa: ANN401

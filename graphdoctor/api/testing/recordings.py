@@ -142,11 +142,8 @@ class AssertableRecording:
     """A recording with assertions. The first one that doesn't hold fails the test, with the diagnosis as its text."""
 
     context: TestContext
+    report: Callable[[], Report]
     _may_be_empty = False
-
-    def report(self) -> Report:
-        """The report on the recording. Ends a recording by ``graphdoctor.compile``."""
-        raise NotImplementedError
 
     @property
     def diagnosis(self) -> Diagnosis:
@@ -185,10 +182,6 @@ class RecordedBlock(AssertableRecording, BlockRecording):
         __tracebackhide__ = True
         with failing_by_name(self.context.root):
             return super().__enter__()
-
-    def report(self) -> Report:
-        """The report on the block, available after it."""
-        return BlockRecording.report(self)
 
     def assert_coverage(self, minimum: float) -> None:
         """Fail the test: coverage is measured by repeating a call, and a block's calls are unknown."""
