@@ -138,22 +138,18 @@ def check_shown(format: Format[C]) -> None:
 def check_writable(path: Path, *, force: bool) -> None:
     """Check before anything runs whether a file can be written."""
     try:
-        _check(path, force=force)
+        if path.is_dir():
+            raise GraphDoctorError(f"{path} is a folder.", hint="Name a file in it.")
+        if path.exists() and not path.is_file():
+            return  # a device or a pipe, which is written to and not replaced
+        if path.exists() and not force:
+            raise GraphDoctorError(f"{path} exists.", hint="Give --force to overwrite it.")
+        if not path.parent.is_dir():
+            raise GraphDoctorError(f"There is no folder {path.parent}.", hint="Create it first.")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise GraphDoctorError(f"The folder {path.parent} isn't writable.", hint="Name another one with -o.")
     except OSError as error:
         raise GraphDoctorError(f"{path} can't be written: {error.strerror}.") from error
-
-
-def _check(path: Path, *, force: bool) -> None:
-    if path.is_dir():
-        raise GraphDoctorError(f"{path} is a folder.", hint="Name a file in it.")
-    if path.exists() and not path.is_file():
-        return  # a device or a pipe, which is written to and not replaced
-    if path.exists() and not force:
-        raise GraphDoctorError(f"{path} exists.", hint="Give --force to overwrite it.")
-    if not path.parent.is_dir():
-        raise GraphDoctorError(f"There is no folder {path.parent}.", hint="Create it first.")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise GraphDoctorError(f"The folder {path.parent} isn't writable.", hint="Name another one with -o.")
 
 
 def parse_outputs(texts: Sequence[str], *, is_quiet: bool = False) -> tuple[Output[CheckReport], ...]:
