@@ -56,18 +56,6 @@ def test_equal_programs_rarely_seem_to_differ_however_often_one_looks(noise: Noi
     assert statistics.fmean(found) <= 0.05
 
 
-@pytest.mark.slow
-def test_looking_after_each_turn_at_the_same_interval_would_be_wrong() -> None:
-    """What the looks are for: the interval of the last one, taken after each turn, is wrong more often than it says."""
-    rng = random.Random(5)
-
-    def is_ever_different() -> bool:
-        ratios = [quiet(rng) for _ in range(120)]
-        return any(is_different(ratios[:count]) for count in range(LOOKS[0], 121))
-
-    assert statistics.fmean(is_ever_different() for _ in range(300)) > 0.05
-
-
 @for_each("ratio", [0.7, 0.9, 1.1, 2.0])
 @for_each("noise", [quiet, interrupted])
 def test_a_difference_is_found_and_soon(noise: Noise, ratio: float) -> None:

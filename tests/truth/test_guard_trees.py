@@ -14,18 +14,7 @@ from graphdoctor.trace.reader import read_recording
 from tests.conftest import clean_environment, run_script
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS = [
-    HERE / "programs" / f"{name}.py"
-    for name in (
-        "recompiles",
-        "sequential_root",
-        "item",
-        "helper_in_loop",
-        "nested_forwards",
-        "deep_break",
-        "logger_call",
-    )
-]
+PROGRAMS = [HERE / "programs" / f"{name}.py" for name in ("recompiles", "sequential_root", "item", "helper_in_loop")]
 MODELS = [HERE / "models" / f"{name}.py" for name in ("gpt2", "bert")]
 
 
