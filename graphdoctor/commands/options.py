@@ -83,6 +83,11 @@ RUN_OPTIONS = options_of(RunSpec)
 """The fields of ``RunSpec`` on the command line; the target is an argument of its own."""
 
 
+def names_of(*groups: type[Any]) -> tuple[str, ...]:
+    """The names of the options of groups, which are dataclasses."""
+    return tuple(each.name for group in groups for each in fields(group))
+
+
 @dataclass(frozen=True)
 class ProcessOptions:
     """How processes are run, and where recordings go."""
@@ -198,7 +203,7 @@ class ExecutorOptions:
         return executor_for(jobs=self.reading_jobs, on=self.on)
 
 
-OF_EXECUTOR = tuple(field.name for field in fields(ExecutorOptions))
+OF_EXECUTOR = names_of(ExecutorOptions)
 """Parameters that have no effect where a target is run."""
 
 
@@ -230,7 +235,7 @@ class TrialOptions:
     )
 
 
-OF_TRIALS = tuple(field.name for field in fields(TrialOptions))
+OF_TRIALS = names_of(TrialOptions)
 """Parameters that have no effect without trials."""
 
 

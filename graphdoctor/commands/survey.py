@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ from graphdoctor.commands.options import (
     VERBOSE,
     Color,
     Given,
+    names_of,
     with_options,
 )
 from graphdoctor.errors import GraphDoctorError
@@ -151,13 +152,13 @@ def survey(
     if not listed.libraries:
         given.refuse(("only",), without="--from")
     if not listed.libraries and all(_is_kept(text) for text in texts):
-        given.refuse((*RUN_OPTIONS, *_names(ListOptions, SurveyOptions), "where", "python"), without="a list")
+        given.refuse((*RUN_OPTIONS, *names_of(ListOptions, SurveyOptions), "where", "python"), without="a list")
         report, folder = _kept(texts, settings)
         _write(report, outputs, folder)
         return
     file = _file(texts)
     # What the command line says, then the file.
-    written = {name: getattr(measured, name) for name in _names(SurveyOptions) if name in given}
+    written = {name: getattr(measured, name) for name in names_of(SurveyOptions) if name in given}
     measured = replace(file.options, **written)
     asked = _asked(texts, listed, file, measured, spec, given, python)
     working = _working(measured, where, file.nodes, resume=listed.resume)
@@ -167,10 +168,6 @@ def survey(
     _write(surveyed.report, outputs, surveyed.folder)
     if surveyed.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
-
-
-def _names(*groups: Any) -> tuple[str, ...]:  # noqa: ANN401 - dataclasses
-    return tuple(each.name for group in groups for each in fields(group))
 
 
 # Surveys that have run.
