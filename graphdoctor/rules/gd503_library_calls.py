@@ -9,7 +9,7 @@ from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted, factor_text, percent
 from graphdoctor.rules.diagnosis.kernel_times import by_line, call_us, timed_kernels
 from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix, compile_argument, config_fix
+from graphdoctor.rules.diagnosis.suggestions import code_fix, config_fix, max_autotune
 
 _MIN_SHARE = 0.8
 _MIN_NAMED = 0.2
@@ -106,10 +106,6 @@ def _fixes(kernels: KernelShare, recording: Recording) -> Fixes:
             title = "Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')"
             yield config_fix(title, 'PyTorch documentation: "Numerical accuracy"')
         yield code_fix("Compute in bfloat16, with torch.autocast", "PyTorch documentation: torch.amp")
-    if not str(recording.target.compile_arguments.get("mode")).startswith("max-autotune"):
-        yield compile_argument(
-            'mode="max-autotune"',
-            'Compile with mode="max-autotune": Inductor tries kernels of its own for matrix multiplications, which can '
-            "fuse with what follows",
-            is_safe=False,
-        )
+    yield from max_autotune(
+        recording, "Inductor tries kernels of its own for matrix multiplications, which can fuse with what follows"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.wording import factor_text
 from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix, compile_argument
+from graphdoctor.rules.diagnosis.suggestions import code_fix, max_autotune
 
 _MIN_RATIO = 1.1
 
@@ -58,7 +58,6 @@ class SlowerKernels(RecordingRule, code="GD506", name="slower-kernels", severity
             return
         if now.kernels_us is None or not before.kernels_us or now.kernels_us < _MIN_RATIO * before.kernels_us:
             return
-        is_tuned = str(recording.target.compile_arguments.get("mode")).startswith("max-autotune")
         more_us = now.kernels_us - before.kernels_us
         yield RuleMatch(
             entry=frame.entry,
@@ -66,7 +65,7 @@ class SlowerKernels(RecordingRule, code="GD506", name="slower-kernels", severity
             count=now.launches or 0,
             call_us=more_us,
             share=more_us / now.call_us,
-            fixes=_FIXES[is_tuned:],
+            fixes=(*max_autotune(recording, "Inductor tries more variants of each kernel"), _WITH_LIBRARY),
         )
 
 
@@ -82,15 +81,8 @@ def _message(now: KernelShare, before: KernelShare, ratio: float) -> str:
     return f"{text}: Inductor's own take {own} as long as those that they replaced; the longest is `{largest.name}`"
 
 
-_FIXES = (
-    compile_argument(
-        'mode="max-autotune"',
-        'Compile with mode="max-autotune": Inductor tries more variants of each kernel',
-        is_safe=False,
-    ),
-    code_fix(
-        "Write the part of the program that the longest kernel computes with a library function, such as "
-        "torch.nn.functional.scaled_dot_product_attention",
-        "PyTorch documentation: torch.nn.functional",
-    ),
+_WITH_LIBRARY = code_fix(
+    "Write the part of the program that the longest kernel computes with a library function, such as "
+    "torch.nn.functional.scaled_dot_product_attention",
+    "PyTorch documentation: torch.nn.functional",
 )

@@ -11,11 +11,12 @@ import ast
 import builtins
 import io
 import tokenize
+from collections.abc import Iterator
 from typing import Literal
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
-from graphdoctor.facts.recording import SourceContext
+from graphdoctor.facts.recording import Recording, SourceContext
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.diagnosis.rule import BreakSite, shortened
 
@@ -231,6 +232,13 @@ def sources_setting(name: str, sources: list[str], title: str) -> Fix:
 def compile_argument(argument: str, title: str, source: str | None = None, *, is_safe: bool) -> Fix:
     """An argument of ``torch.compile`` as a fix, such as ``dynamic=True``."""
     return call_fix(title, source, snippet=argument, place=SnippetPlace(where="compile"), is_safe=is_safe)
+
+
+def max_autotune(recording: Recording, why: str) -> Iterator[Fix]:
+    """The mode in which Inductor tries more, unless the recording has it already; ``why`` follows a colon."""
+    if not str(recording.target.compile_arguments.get("mode")).startswith("max-autotune"):
+        argument = 'mode="max-autotune"'
+        yield compile_argument(argument, f"Compile with {argument}: {why}", is_safe=False)
 
 
 def guard_filter(name: str, risk: str) -> Fix:
