@@ -50,13 +50,14 @@ def measure(*, rounds: int, compile_count: int, node_count: int) -> list[Row]:
         compile_count: Compiles of the run.
         node_count: Nodes of its largest graph.
     """
-    from graphdoctor.views.html.page import render_page
+    from graphdoctor.facts.result import Result
+    from graphdoctor.views.formats import DIAGNOSIS, RenderOptions
 
     diagnosis, picture = made_up(compile_count, node_count)
     seconds, text = [], ""
     for _ in range(rounds):
         started = time.perf_counter()
-        text = render_page(diagnosis, picture, root=_ROOT)
+        text = str(DIAGNOSIS.named("html").render(Result(diagnosis, picture), RenderOptions(_ROOT)))
         seconds.append(time.perf_counter() - started)
     of = f"report of {compile_count:,} compiles and a graph of {node_count:,} nodes"
     rows = [

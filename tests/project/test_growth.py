@@ -31,10 +31,10 @@ from graphdoctor.trace.causes import cause_of_reasons
 from graphdoctor.trace.folder import ranks_at
 from graphdoctor.trace.guards.sets import parse_tree
 from graphdoctor.trace.printed_graph import parse_graph
-from graphdoctor.views.html.page import render_page
 from tests.conftest import RECORDED_LOGS
 from tests.factories import change, compiled, entry, frame, graph, recompiled, record, recording
 from tests.trace.guards.test_sets import guards_in
+from tests.views.html.made import render_page
 
 pytestmark = pytest.mark.nightly
 

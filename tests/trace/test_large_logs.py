@@ -12,8 +12,8 @@ from graphdoctor.facts.result import Result
 from graphdoctor.rules import diagnosed
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording, most_telling
 from graphdoctor.trace.sections import Details, Text
-from graphdoctor.views.html.page import render_page
 from tests.conftest import RECORDED_LOGS
+from tests.views.html.made import render_page
 
 RECORDINGS = RECORDED_LOGS / "2.13.0"
 PAGE = Needs(guards=True, picture=True, is_page=True)

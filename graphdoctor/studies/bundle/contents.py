@@ -12,6 +12,7 @@ from pathlib import Path
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.result import Result
 from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import (
     CRASH_FILE,
@@ -32,7 +33,7 @@ from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.places import LocalFolder, is_own_file
 from graphdoctor.trials.launch.ownership import is_own
-from graphdoctor.views.html.page import render_page
+from graphdoctor.views.formats import DIAGNOSIS, RenderOptions
 from graphdoctor.views.json import json_text
 
 MAX_FILE_BYTES = 256 * 2**20
@@ -105,10 +106,11 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         if script.text is None:
             notes.append(f"`{SCRIPT}`: {script.reason}.")
     environment = diagnosis.recording.environment
+    shown = RenderOptions(wanted.root, has_source=not wanted.is_redacted)
     texts = {
         "issue.md": issue_text(diagnosis, script, tried),
         "diagnosis.json": json_text(diagnosis),
-        "report.html": render_page(diagnosis, picture, root=wanted.root, has_source=not wanted.is_redacted),
+        "report.html": str(DIAGNOSIS.named("html").render(Result(diagnosis, picture), shown)),
         "environment.txt": environment_text(environment, picture.config, graphdoctor=__version__),
         **script.files,
     }

@@ -15,11 +15,8 @@ from graphdoctor.views import words
 from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html import data
 from graphdoctor.views.html.data import compile_shares, phase_rows, phases_height
-from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.html.lines import annotate, listing
-from graphdoctor.views.html.sourceless import without_source
 from graphdoctor.views.parts import Block, Blocks, Drawing, Note, Section
-from graphdoctor.views.report import report_view
 
 if TYPE_CHECKING:
     from graphdoctor.facts.guards import GuardSet
@@ -32,13 +29,6 @@ _HUES = 8
 _MOST_CALLS = 1_000
 """Calls in the table of calls."""
 _FELL_BACK = ("skipped", "limit", "failed")
-
-
-def render_page(diagnosis: Diagnosis, picture: Picture, *, root: Path, has_source: bool = True) -> str:
-    """The page of a diagnosis; ``has_source`` shows lines of code."""
-    if not has_source:
-        diagnosis, picture = without_source(diagnosis), without_source(picture)
-    return render_view_page(report_view(diagnosis, picture, root=root), has_source=has_source)
 
 
 class Page:

@@ -22,9 +22,10 @@ from graphdoctor.facts.picture import (
     StageNode,
 )
 from graphdoctor.facts.recording import Call, CallError, Compile, Environment, GraphInput, Recording
+from graphdoctor.facts.result import Result
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.views.html.page import render_page
+from graphdoctor.views.formats import DIAGNOSIS, RenderOptions
 from tests.factories import FILE, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 from tests.studies.bundle.filled import filled
 
@@ -69,6 +70,10 @@ def written(folder: Path, facts: Recording | Diagnosis, shown: Picture, **option
     page = folder / "report.html"
     page.write_text(render_page(diagnosis, shown, root=ROOT, **options), encoding="utf-8")
     return page
+
+
+def render_page(diagnosis: Diagnosis, picture: Picture | None, *, root: Path, has_source: bool = True) -> str:
+    return str(DIAGNOSIS.named("html").render(Result(diagnosis, picture), RenderOptions(root, has_source=has_source)))
 
 
 def diagnosed(facts: Recording) -> Diagnosis:

@@ -18,10 +18,10 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.html.lines import Line, annotate
-from graphdoctor.views.html.page import render_page
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 from tests.factories import FILE, LOOP, PRINT, change, compiled, entry, frame, recompiled, record, recording
+from tests.views.html.made import render_page
 from tests.views.html.test_statements import ranges
 
 ROOT = Path("/project")

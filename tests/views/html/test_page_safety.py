@@ -11,11 +11,10 @@ from playwright.sync_api import Page, expect
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.reading import json_of, read_fact
-from graphdoctor.views.html.page import render_page
 from graphdoctor.views.html.sourceless import without_source
 from tests.conftest import RECORDED_LOGS
 from tests.views.html.conftest import PROGRAM, SECRET
-from tests.views.html.made import HOSTILE, ROOT, diagnosed, hostile, written
+from tests.views.html.made import HOSTILE, ROOT, diagnosed, hostile, render_page, written
 
 BLOB = re.compile(r'<script type="application/octet-stream" id="data-\w+">(.*?)</script>', re.DOTALL)
 
