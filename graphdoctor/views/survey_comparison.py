@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from graphdoctor.facts.survey_comparison import SurveyMeasure
-from graphdoctor.facts.wording import counted, factor_text, percents, shortened, without_middle
+from graphdoctor.facts.wording import counted, factor_text, join_texts, percents, shortened, without_middle
+from graphdoctor.views import survey_words as words
 from graphdoctor.views.html.plots import STYLES, Axis
 from graphdoctor.views.measures import interval_text, seconds_text
 from graphdoctor.views.parts import (
@@ -27,19 +28,6 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
     cell_line,
-)
-from graphdoctor.views.survey_words import (
-    FIELDS,
-    Failure,
-    cause_card,
-    failure_table,
-    failure_text,
-    failures,
-    field_cell,
-    flaky_text,
-    outcome_text,
-    row_name,
-    speedup_cell,
 )
 from graphdoctor.views.words import base_name, few_text
 
@@ -128,11 +116,13 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
         yield Note(why, "bad")
     yield _variants(comparison)
     yield Section("Speed-ups that changed", _bars(comparison), "Speed")
-    gone = tuple(_only(row, comparison) for row in comparison.gone)
-    yield Section("Only in the first survey", _listed(gone, "Whether these still pass is unknown."), "Gone", tone="bad")
+    gone = _only(comparison.gone, "Whether these still pass is unknown.", comparison)
+    yield Section("Only in the first survey", gone, "Gone", tone="bad")
     found = enumerate(comparison.new_causes, start=1)
     cards = tuple(
-        cause_card(cause, cause.message, f"finding-{number}", Row("in", Span(few_text(cause.targets, _MAX_TARGETS))))
+        words.cause_card(
+            cause, cause.message, f"finding-{number}", Row("in", Span(few_text(cause.targets, _MAX_TARGETS)))
+        )
         for number, cause in found
     )
     yield Section("New findings", Cards(cards), "Findings", tone="bad")
@@ -142,8 +132,8 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
         rows = tuple(_piece(piece, comparison, is_whole=at < _MAX_WHOLE) for at, piece in enumerate(pieces))
         listed = Rows(rows, "piece", _MAX_PIECES)
         yield Section(heading, (*errors, listed) if rows else (), count=len(pieces), tone=tone)
-    added = tuple(_only(row, comparison) for row in comparison.added)
-    yield Section("Only in the second survey", _listed(added, _added(comparison)), "Added", show="long")
+    added = _only(comparison.added, _added(comparison) or "", comparison)
+    yield Section("Only in the second survey", added, "Added", show="long")
     yield _noted(comparison)
     yield from (Note(text, "dim") for text in _closing(comparison))
 
@@ -212,18 +202,16 @@ def _bars(comparison: SurveyComparison) -> Iterator[Drawing]:
 # What one survey alone has, and what got worse.
 
 
-def _listed(rows: tuple[Row, ...], said: str | None) -> tuple[Block, ...]:
-    return (*([said] if said is not None else []), Rows(rows, "piece", _MAX_PIECES)) if rows else ()
-
-
-def _only(row: SurveyRow, comparison: SurveyComparison) -> Row:
-    """A row that one of the surveys has."""
-    said = [_outcome(row), *([cell_line(speedup_cell(row))] if row.speedup is not None else [])]
-    why = failure_text(row)
-    return Row(
-        Span(_name(row, comparison)),
-        (Span(", ".join(said)), *([Note(Span(shortened(why, _LONGEST_SHORT)), "dim")] if why is not None else [])),
-    )
+def _only(rows: Sequence[SurveyRow], said: str, comparison: SurveyComparison) -> Iterator[Block]:
+    """Rows that one of the surveys has, and what is said of them."""
+    listed = []
+    for row in rows:
+        speed = None if row.speedup is None else cell_line(words.speedup_cell(row))
+        whole, why = Span(join_texts(", ", _outcome(row), speed)), words.failure_text(row)
+        short = () if why is None else (Note(Span(shortened(why, _LONGEST_SHORT)), "dim"),)
+        listed.append(Row(Span(_name(row, comparison)), (whole, *short)))
+    if listed:
+        yield from (said, Rows(listed, "piece", _MAX_PIECES))
 
 
 # Pieces.
@@ -231,13 +219,13 @@ def _only(row: SurveyRow, comparison: SurveyComparison) -> Row:
 
 def _errors(pieces: Sequence[ComparedPiece]) -> Table:
     """New failures by error, if several pieces fail alike."""
-    found = failures(piece.after for piece in pieces)
+    found = words.failures(piece.after for piece in pieces)
     shown = found[:_MAX_ERRORS] if any(len(one.rows) > 1 for one in found) else []
 
-    def which(one: Failure) -> Cell:
+    def which(one: words.Failure) -> Cell:
         return Cell(Span(few_text(one.targets, _MAX_PIECES)))
 
-    return failure_table(shown, which, unknown="no message", longest=_LONGEST_SHORT)
+    return words.failure_table(shown, which, unknown="no message", longest=_LONGEST_SHORT)
 
 
 def _piece(piece: ComparedPiece, comparison: SurveyComparison, *, is_whole: bool) -> Row:
@@ -245,7 +233,7 @@ def _piece(piece: ComparedPiece, comparison: SurveyComparison, *, is_whole: bool
     parts: list[Block] = [Note(text, show="always" if at < _MAX_CHANGES else "long") for at, text in enumerate(texts)]
     if (more := len(texts) - _MAX_CHANGES) > 0:
         parts.append(Note(f"and {counted(more, 'more change')} (-v shows all)", "dim", show="short"))
-    if (why := failure_text(piece.after)) is not None:
+    if (why := words.failure_text(piece.after)) is not None:
         parts.append(Note(Span(shortened(why, _LONGEST if is_whole else _LONGEST_SHORT)), "dim"))
     if is_whole:
         parts.append(Rows(Row(label, text, show="long") for label, text in _numbers(piece)))
@@ -276,12 +264,12 @@ def _numbers(piece: ComparedPiece) -> Iterator[tuple[str, str]]:
         if kind == "coverage" and piece.before.coverage is not None and piece.after.coverage is not None:
             before, after = percents(piece.before.coverage, piece.after.coverage)
         if (before, after) != (NOTHING, NOTHING):
-            label = "outcome" if kind == "status" else FIELDS[kind].label
+            label = "outcome" if kind == "status" else words.FIELDS[kind].label
             yield label, f"{before} → {after}" + (f", {judged[kind]}" if kind in judged else "")
 
 
 def _number(kind: SurveyChangeKind, row: SurveyRow) -> str:
-    return _outcome(row) if kind == "status" else cell_line(field_cell(row, kind))
+    return _outcome(row) if kind == "status" else cell_line(words.field_cell(row, kind))
 
 
 def _noted(comparison: SurveyComparison) -> Section:
@@ -363,7 +351,7 @@ def _mismatch(mismatch: SurveyMismatch) -> str:
     """One way in which the surveys differ, a sentence."""
     before, after = mismatch.before or "none", mismatch.after or "none"
     if mismatch.aspect == "measured":
-        known = FIELDS.get(mismatch.name or "")
+        known = words.FIELDS.get(mismatch.name or "")
         measure = mismatch.name if known is None else known.label
         return f"Only the {'second' if mismatch.before is None else 'first'} survey measured {measure}."
     if mismatch.aspect in ("options", "variant"):
@@ -379,7 +367,7 @@ def _mismatch(mismatch: SurveyMismatch) -> str:
 
 
 def _name(row: SurveyRow, comparison: SurveyComparison) -> str:
-    return row_name(row, has_variants=len(comparison.variants) > 1)
+    return words.row_name(row, has_variants=len(comparison.variants) > 1)
 
 
 def _texts(piece: ComparedPiece) -> Iterator[str]:
@@ -387,7 +375,7 @@ def _texts(piece: ComparedPiece) -> Iterator[str]:
     if piece.is_unjudged:
         yield _outcomes(piece)
     if piece.unknown:
-        yield f"no longer known: {', '.join(FIELDS[name].label for name in piece.unknown)}"
+        yield f"no longer known: {', '.join(words.FIELDS[name].label for name in piece.unknown)}"
     noted = () if piece.is_unjudged else (change for change in piece.noted if change.kind == "status")
     yield from (_change(change, piece) for change in (*piece.worse, *noted))
     mark = "" if piece.verdict in ("fixed", "better") else "better: "
@@ -401,26 +389,26 @@ def _change(change: SurveyChange, piece: ComparedPiece) -> str:
         return f"{state} {cause.code} {base_name(cause.file)}:{cause.line}: {cause.message.rstrip('.')}"
     if change.kind == "status":
         if change.is_flaky and piece.after.is_flaky:
-            return f"attempts: {flaky_text(piece.after)}"
-        before = f"; attempts before: {flaky_text(piece.before)}" if change.is_flaky else ""
+            return f"attempts: {words.flaky_text(piece.after)}"
+        before = f"; attempts before: {words.flaky_text(piece.before)}" if change.is_flaky else ""
         return _outcomes(piece) + before
     if change.kind in _FLAGS:
         return _FLAGS[change.kind][bool(change.after)]
     if change.kind == "speedup":
-        return f"speed-up {cell_line(speedup_cell(piece.before))} → {cell_line(speedup_cell(piece.after))}"
+        return f"speed-up {cell_line(words.speedup_cell(piece.before))} → {cell_line(words.speedup_cell(piece.after))}"
     old, new = (float(value) if isinstance(value, int | float) else 0.0 for value in (change.before, change.after))
-    field = FIELDS[change.kind]
+    field = words.FIELDS[change.kind]
     return (
         f"{field.label} {' → '.join(percents(old, new) if change.kind == 'coverage' else map(field.text, (old, new)))}"
     )
 
 
 def _outcomes(piece: ComparedPiece) -> str:
-    return f"{outcome_text(piece.after.status, piece.after.stage)}, was {_outcome(piece.before)}"
+    return f"{words.outcome_text(piece.after.status, piece.after.stage)}, was {_outcome(piece.before)}"
 
 
 def _outcome(row: SurveyRow) -> str:
-    return outcome_text(row.status, None if row.is_passed else row.stage)
+    return words.outcome_text(row.status, None if row.is_passed else row.stage)
 
 
 def _added(comparison: SurveyComparison) -> str | None:
