@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import replace
 from typing import TypeVar, get_args
 
 from graphdoctor.facts.base import Fact, field_types
@@ -32,8 +32,8 @@ def without_source(model: _Model) -> _Model:
     if isinstance(model, Fact):
         return _of_fact(model)
     # A result holds facts.
-    kept = {field.name: getattr(model, field.name) for field in fields(model)}  # type: ignore[arg-type]
-    return type(model)(**{name: without_source(value) if value else value for name, value in kept.items()})
+    kept = {name: without_source(value) for name, value in vars(model).items() if value}
+    return replace(model, **kept)  # type: ignore[type-var]
 
 
 def _of_fact(model: _Fact) -> _Fact:
