@@ -75,6 +75,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _options.is_slow = item.get_closest_marker("slow") is not None
 
 
+def pytest_runtest_teardown() -> None:
+    # Inductor puts it into the environment of a test that compiles in this process, and no probe that a later test
+    # starts could be forked: its torch may read it at its start.
+    os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     for item in items:
