@@ -51,6 +51,7 @@ PROBING = {"baseline", "bench", "check", "cure", "explain", "export", "fix", "gu
 
 _servers = contextlib.ExitStack()
 _options = Namespace(cold=False, is_slow=True)
+_began_with = frozenset(os.environ)
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -75,10 +76,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _options.is_slow = item.get_closest_marker("slow") is not None
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    # Inductor puts it into the environment of a test that compiles in this process, and no probe that a later test
-    # starts could be forked: its torch may read it at its start.
-    os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)
+    # What Inductor and Ray put into the environment of this process, such as their folder of caches and their debugger,
+    # is read when Python or torch starts: no probe that a later test starts could be forked.
+    for name in [name for name in os.environ if name.startswith(("PYTHON", "TORCH")) and name not in _began_with]:
+        del os.environ[name]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -48,7 +48,7 @@ def process_state() -> dict[str, Any]:
         "random": (random.getstate(), _hashable(np.random.get_state()), torch.get_rng_state().tolist()),
         "grad mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()),
         "streams": (id(sys.stdout), id(sys.stderr), sys.getprofile(), sys.gettrace()),
-        "paths": (list(sys.path), list(sys.meta_path), dict(os.environ), Path.cwd()),
+        "paths": (list(sys.path), list(sys.meta_path), _environment(), Path.cwd()),
         "warnings": list(warnings.filters),
         "threads": threading.active_count(),
         "files": len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").is_dir() else None,
@@ -121,6 +121,11 @@ def _identity(module: str, name: str) -> int:
     for owner in owners:
         value = getattr(value, owner)
     return id(vars(value).get(last, getattr(value, last)))
+
+
+def _environment() -> dict[str, str]:
+    # Inductor itself puts its folder of caches there (``torch/_inductor/runtime/cache_dir_utils.py``, 2.13).
+    return {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
 
 
 def _hashable(state: Any) -> tuple[Any, ...]:
