@@ -10,7 +10,7 @@ import io
 import os
 import sys
 
-from graphdoctor.commands.streams import drop_results, flush_results, stand_in_for_closed_streams, system_error_text
+from graphdoctor.commands.streams import drop_results, stand_in_for_closed_streams, system_error_text
 from graphdoctor.errors import GraphDoctorError
 
 _GARBAGE = (100_000, 20, 20)
@@ -62,9 +62,10 @@ def _run_and_flush(arguments: list[str]) -> None:
     try:
         _run(arguments)
     except SystemExit:
-        flush_results()
+        # While an error can still be reported.
+        sys.stdout.flush()
         raise
-    flush_results()
+    sys.stdout.flush()
 
 
 def _run(arguments: list[str]) -> None:

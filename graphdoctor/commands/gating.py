@@ -109,14 +109,12 @@ def merged_report(reports: Sequence[CheckReport], root: Path) -> CheckReport:
     baselines = [report.baseline for report in reports if report.baseline is not None]
     is_changed = any(target.failing or target.fixed for report in reports for target in report.targets)
     note = "Each project has a baseline of its own: run graphdoctor baseline in its folder."
-    return CheckReport(
-        graphdoctor_version=__version__,
+    return reports[0].replace(
         targets=tuple(target.replace(name=prefix + target.name) for prefix, one in moved for target in one.targets),
         skipped=tuple(prefix + name for prefix, one in moved for name in one.skipped),
         unused_ignores=tuple(unused for _, one in moved for unused in one.unused_ignores),
         baseline=", ".join(baselines) or None,
         root=str(root),
-        repository=reports[0].repository,
         notes=(note,) if is_changed else (),
     )
 
@@ -171,8 +169,7 @@ def _run(target: GateTarget, project: Project, setup: Setup) -> Ran:
         raise KeyboardInterrupt
     diagnosis = diagnose_recording(recorded.folder, root=project.root).diagnosis
     recording = diagnosis.recording
-    recording = recording.replace(exit=worded_exit(diagnosis.recording.exit, CONFIGURATION))
-    diagnosis = diagnosis.replace(recording=recording)
+    diagnosis = diagnosis.replace(recording=recording.replace(exit=worded_exit(recording.exit, CONFIGURATION)))
     return Ran(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, project.root)))
 
 

@@ -18,9 +18,9 @@ from graphdoctor.executors.executor import Executor
 from graphdoctor.facts.base import Fact
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.result import Result
-from graphdoctor.rules.diagnosed import NOTHING_ELSE, Needs, chosen_stages, diagnose_on, diagnose_recording
+from graphdoctor.rules.diagnosed import Needs, chosen_stages, diagnose_on, diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.rules.gate.documents import file_content, parsed_json, read_diagnosis, read_document
+from graphdoctor.rules.gate.documents import BOM, file_content, parsed_json, read_diagnosis, read_document
 from graphdoctor.trace.logs import logs_of
 from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Location, Url, location_of, place_at
@@ -33,7 +33,6 @@ Kind = Literal["folder", "log", "document"]
 _TARGET_SUFFIXES = (*importlib.machinery.all_suffixes(), ".ipynb")
 """Of files that are a target, or that the target's own error message is about."""
 
-_BOM = b"\xef\xbb\xbf"
 _START_BYTES = 4096
 
 
@@ -142,7 +141,7 @@ def _kind_of(file: LogFile) -> tuple[Kind | None, str]:
         if logs_of(file):
             return "log", ""
         with file.open() as stream:
-            start = stream.read(_START_BYTES).removeprefix(_BOM).lstrip()[:1]
+            start = stream.read(_START_BYTES).removeprefix(BOM).lstrip()[:1]
     except CutStreamError as error:
         raise GraphDoctorError(f"{file.location} can't be read: {error.reason}.") from error
     if start in (b"{", b"["):
@@ -152,11 +151,11 @@ def _kind_of(file: LogFile) -> tuple[Kind | None, str]:
 
 def diagnose_place(
     place: Place,
-    selection: Selection | None = None,
-    needs: Needs = NOTHING_ELSE,
+    selection: Selection,
+    needs: Needs,
     *,
     executor: Executor,
-    rank: int | None = None,
+    rank: int | None,
 ) -> Result:
     """The diagnosis of whatever an argument names."""
     if place.kind != "document":
@@ -176,7 +175,7 @@ def diagnose_place(
             raise GraphDoctorError(f"{place.location} {what}.", hint="Name the recording itself.")
     if needs.stages is not None and diagnosis.stages is not None:
         diagnosis = diagnosis.replace(stages=chosen_stages(diagnosis.stages, needs.stages))
-    return Result(diagnosis if selection is None else _selected(diagnosis, selection))
+    return Result(_selected(diagnosis, selection))
 
 
 def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], executor: Executor) -> list[Diagnosis]:

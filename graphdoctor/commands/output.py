@@ -63,9 +63,7 @@ class Output(Generic[C]):
 
     def showing(self, document: Document[D]) -> Output[D]:
         """The same for what turned out to be another document."""
-        return Output(
-            document.named(self.format.name), self.path, self.options, self.color, self.is_quiet, self.is_opened
-        )
+        return Output(**vars(self) | {"format": document.named(self.format.name)})
 
     def content(self, result: C) -> str | bytes:
         """A result as it is written to a file."""

@@ -9,6 +9,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -122,19 +123,18 @@ class Project:
         return self.settings.baseline or self.root / BASELINE
 
 
-def load_settings(start: Path, environment: Mapping[str, str] | None = None) -> Settings:
+def load_settings(start: Path, environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings that apply in a directory."""
     path = find_pyproject(start)
-    return _settings_of(path, _section(path) if path else {}, start, environment)
+    return _settings_of(path, _section(path), start, environment)
 
 
-def load_project(start: Path, environment: Mapping[str, str] | None = None) -> Project:
+def load_project(start: Path, environment: Mapping[str, str] = os.environ) -> Project:
     """As ``load_settings``, with the gate's targets."""
     path = find_pyproject(start)
-    table = _section(path) if path else {}
-    settings = _settings_of(path, table, start, environment)
-    targets = _read_targets(path, table.get(_TARGETS, [])) if path else ()
-    return Project(path.parent if path else start, path, settings, targets)
+    table = _section(path)
+    targets = _read_targets(path, table.get(_TARGETS, []))
+    return Project(path.parent if path else start, path, _settings_of(path, table, start, environment), targets)
 
 
 def project_folder(start: Path) -> Path | None:
@@ -171,14 +171,13 @@ def find_pyproject(start: Path) -> Path | None:
     return next((path for folder in (start, *start.parents) if (path := folder / PYPROJECT).is_file()), None)
 
 
-def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
+def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
     """A sentence for each ``GRAPHDOCTOR_*`` variable that no setting reads, with the nearest name.
 
     They aren't errors: another version or another tool may read them.
     """
     known = [field.name.upper() for field in fields(Settings)]
-    found = os.environ if environment is None else environment
-    unread = sorted(name.removeprefix(_PREFIX) for name in found if name.startswith(_PREFIX))
+    unread = sorted(name.removeprefix(_PREFIX) for name in environment if name.startswith(_PREFIX))
     return [f"graphdoctor doesn't read {_PREFIX}{name}.{_near(name, known)}" for name in unread if name not in known]
 
 
@@ -187,8 +186,10 @@ def _near(name: str, known: list[str]) -> str:
     return f" Did you mean {_PREFIX}{near[0]}?" if near else ""
 
 
-def _section(path: Path) -> dict[str, Any]:
+def _section(path: Path | None) -> dict[str, Any]:
     """``[tool.graphdoctor]``; empty if there is none."""
+    if path is None:
+        return {}
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -201,15 +202,12 @@ def _section(path: Path) -> dict[str, Any]:
 
 
 def _settings_of(
-    path: Path | None, table: Mapping[str, object], start: Path, environment: Mapping[str, str] | None
+    path: Path | None, table: Mapping[str, object], start: Path, environment: Mapping[str, str]
 ) -> Settings:
-    values = {}
-    if path is not None:
-        settings = {key: value for key, value in table.items() if key != _TARGETS}
-        values = _with_paths(read_table(settings, _KINDS, f"{path}: "), path.parent)
-    found = os.environ if environment is None else environment
+    settings = {key: value for key, value in table.items() if key != _TARGETS}
+    values = _with_paths(read_table(settings, _KINDS, f"{path}: "), path.parent if path else start)
     names = {_PREFIX + name.upper(): name for name in _KINDS}
-    given = {names[name]: _from_text(name, names[name], text) for name, text in found.items() if name in names}
+    given = {names[name]: _from_text(name, names[name], text) for name, text in environment.items() if name in names}
     return Settings(**values | _with_paths(read_table(given, _KINDS, f"{_PREFIX}… in the environment: "), start))
 
 
@@ -222,8 +220,7 @@ def _from_text(variable: str, name: str, text: str) -> object:
     if kind is TEXTS:
         return [part.strip() for part in text.split(",") if part.strip()]
     if kind is SWITCH:
-        switches = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False}
-        return {**switches, "off": False, "": False}.get(text.strip().lower(), text)
+        return {**ConfigParser.BOOLEAN_STATES, "": False}.get(text.strip().lower(), text)
     if "number" not in kind.wanted:
         return text
     try:
@@ -232,7 +229,7 @@ def _from_text(variable: str, name: str, text: str) -> object:
         raise GraphDoctorError(f"{variable} must be a number, not {text!r}.") from None
 
 
-def _read_targets(path: Path, value: object) -> tuple[GateTarget, ...]:
+def _read_targets(path: Path | None, value: object) -> tuple[GateTarget, ...]:
     targets: dict[str, GateTarget] = {}
     for number, table in enumerate(tables(value, f"{path}: ", f"tool.{TABLE}.{_TARGETS}"), start=1):
         found = _target(path, number, table)
@@ -244,7 +241,7 @@ def _read_targets(path: Path, value: object) -> tuple[GateTarget, ...]:
     return tuple(targets.values())
 
 
-def _target(path: Path, number: int, table: Mapping[str, object]) -> GateTarget:
+def _target(path: Path | None, number: int, table: Mapping[str, object]) -> GateTarget:
     called = table.get("name", table.get("target"))
     where = f"{path}: target {called!r}: " if isinstance(called, str) else f"{path}: target {number}: "
     checked = read_table(table, _TARGET_KINDS, where)

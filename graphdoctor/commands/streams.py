@@ -43,11 +43,6 @@ def stand_in_for_closed_streams() -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for as long as the process lives
 
 
-def flush_results() -> None:
-    """Write out what standard output holds, while an error can still be reported."""
-    sys.stdout.flush()
-
-
 def drop_results() -> None:
     """Let go of what can't be written, or Python tries again at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -23,20 +23,24 @@ from graphdoctor.commands.options import (
     names_of,
     with_options,
 )
+from graphdoctor.commands.output import Output, check_outputs, check_shown
+from graphdoctor.commands.running import EXIT_INTERRUPTED, project_settings
+from graphdoctor.commands.settings import Settings
+from graphdoctor.commands.survey_plan import SurveyAsked, listed_text, parse_shard, variant_of_text
+from graphdoctor.commands.survey_progress import SurveyProgress
+from graphdoctor.commands.survey_run import Working, run_survey
+from graphdoctor.commands.survey_store import is_survey, last_survey, read_survey
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.executor import Environment, Share, executor_for
+from graphdoctor.executors.machine import cores, gpus
 from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.studies.documents import SURVEY
-from graphdoctor.studies.survey.survey_file import ListedTargets, SurveyOptions
+from graphdoctor.studies.survey.merge import merge_surveys
+from graphdoctor.studies.survey.parquet import check_installed
+from graphdoctor.studies.survey.survey_file import ListedTargets, SurveyFile, SurveyOptions, read_survey_file
+from graphdoctor.trials.launch.child import handling, interrupt
 from graphdoctor.views.formats import RenderOptions
-
-if TYPE_CHECKING:
-    from graphdoctor.commands.output import Output
-    from graphdoctor.commands.settings import Settings
-    from graphdoctor.commands.survey_plan import SurveyAsked
-    from graphdoctor.commands.survey_run import Working
-    from graphdoctor.executors.executor import Environment
-    from graphdoctor.facts.survey import SurveyReport
-    from graphdoctor.studies.survey.survey_file import SurveyFile
 
 _DOCUMENTS = (".parquet", ".json")
 _MOST_NAMED = 3
@@ -89,9 +93,6 @@ class TableOptions:
 
     def outputs(self, given: Given) -> tuple[Output[SurveyReport], ...]:
         """Standard output, then files; checked before anything runs."""
-        from graphdoctor.commands.output import Output, check_outputs, check_shown
-        from graphdoctor.studies.survey.parquet import check_installed
-
         if not self.output:
             given.refuse(("force",), without="-o")
         formats = [SURVEY.named(self.format), *map(SURVEY.of_path, self.output or ())]
@@ -141,11 +142,6 @@ def survey(
         graphdoctor survey '*.py' -o table.csv: every file that has a target
         graphdoctor survey model.py --bench -o t.html: timed beside eager mode
     """
-    from graphdoctor.commands.running import EXIT_INTERRUPTED, project_settings
-    from graphdoctor.commands.survey_progress import SurveyProgress
-    from graphdoctor.commands.survey_run import run_survey
-    from graphdoctor.trials.launch.child import handling, interrupt
-
     texts = lists or ()
     settings = project_settings(recordings)
     outputs = table.outputs(given)
@@ -175,29 +171,21 @@ def survey(
 
 def _is_kept(text: str) -> bool:
     """Whether an argument is a survey that has run: a document, or a folder of one."""
-    from graphdoctor.commands.survey_store import is_survey
-
     path = Path(text)
     return path.suffix.lower() in _DOCUMENTS or is_survey(path)
 
 
 def _kept(texts: Sequence[str], settings: Settings) -> tuple[SurveyReport, Path | None]:
     """Surveys that have run, as one, and the folder with its pages."""
-    from graphdoctor.commands.survey_store import last_survey, read_survey
-    from graphdoctor.studies.survey.merge import merge_surveys
-
     paths = [Path(text) for text in texts] or [last_survey(settings)]
-    reports = [read_survey(path) for path in paths]
     folder = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
-    return (reports[0] if len(reports) == 1 else merge_surveys(reports)), folder
+    return merge_surveys([read_survey(path) for path in paths]), folder
 
 
 # Surveys to run.
 
 
 def _file(texts: Sequence[str]) -> SurveyFile:
-    from graphdoctor.studies.survey.survey_file import SurveyFile, read_survey_file
-
     files = [text for text in texts if text.lower().endswith(".toml")]
     if len(files) > 1:
         raise GraphDoctorError(f"There are {len(files)} lists: {', '.join(files)}.", hint="Name one of them.")
@@ -216,8 +204,6 @@ def _asked(
     given: Given,
     python: str | None,
 ) -> SurveyAsked:
-    from graphdoctor.commands.survey_plan import SurveyAsked, listed_text, parse_shard, variant_of_text
-
     others = [text for text in texts if not text.lower().endswith(".toml")]
     exclude, only = tuple(listed.exclude or ()), tuple(listed.only or ())
     targets = [
@@ -246,10 +232,6 @@ def _name(texts: Sequence[str], libraries: Sequence[str]) -> str:
 
 
 def _working(options: SurveyOptions, cluster: str | None, nodes: Environment, *, resume: bool) -> Working:
-    from graphdoctor.commands.survey_run import Working
-    from graphdoctor.executors.executor import Environment, Share, executor_for
-    from graphdoctor.executors.machine import cores, gpus
-
     is_local, jobs, cpus = cluster is None, options.jobs, options.cpus
     if is_local and options.bench:
         # Times are only worth something on cores that nobody else has.

@@ -29,9 +29,10 @@ from graphdoctor.facts.survey import SurveyCause, SurveyRow, SurveyStatus
 from graphdoctor.rules.gate.check import missing_records
 from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
 from graphdoctor.studies.survey.survey_file import SurveyOptions
-from graphdoctor.trials.launch.child import Setup, interpreter, record
+from graphdoctor.trials.launch.child import Setup, handling, interpreter, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request, parse_target
 from graphdoctor.trials.launch.unchanged import reads_of
+from graphdoctor.trials.launch.warm import WarmProbes
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from graphdoctor.facts.result import Result
     from graphdoctor.facts.spec import RunSpec
     from graphdoctor.facts.survey import SurveyStage
-    from graphdoctor.trials.launch.warm import WarmProbes
 
 _RECORDING = "recording"
 _MAX_FILE_BYTES = 32 * 2**20
@@ -68,7 +68,6 @@ class SurveyPiece:
     variant: str
     spec: RunSpec
     architecture: Architecture | None
-    programs: str
     python: str | None
     measured: SurveyOptions
     plan: str
@@ -127,36 +126,24 @@ def work_on(piece: SurveyPiece) -> PieceResult:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Deadline:
-    """Interrupts this process as Ctrl-C would when a piece has taken too long."""
+class _Deadline(contextlib.ExitStack):
+    """Interrupts this process as Ctrl-C would when a piece has taken too long, until it's closed."""
 
     def __init__(self, seconds: float) -> None:
+        super().__init__()
         self.seconds = seconds
         self.is_over = False
         self._end = time.monotonic() + seconds
-        self._before: Any = None
+        # Only the main thread gets signals; elsewhere each process has its limit, but not all of them together.
+        if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
+            self.enter_context(handling((signal.SIGALRM,), self._interrupt))
+            self.callback(signal.setitimer, signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
 
     @property
     def left_s(self) -> float:
         """Seconds that are left, at least a moment."""
         return max(self._end - time.monotonic(), 0.001)
-
-    def __enter__(self) -> _Deadline:
-        # Only the main thread gets signals; elsewhere each process has its limit, but not all of them together.
-        if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
-            self._before = signal.signal(signal.SIGALRM, self._interrupt)
-            signal.setitimer(signal.ITIMER_REAL, self.seconds)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.cancel()
-
-    def cancel(self) -> None:
-        """No longer interrupt."""
-        if self._before is not None:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, self._before)
-            self._before = None
 
     def _interrupt(self, _signal: int, _frame: object) -> None:
         self.is_over = True
@@ -195,7 +182,7 @@ class _Worker:
         if self._deadline.is_over and outcome.status != "timeout":
             # Whatever was going on ended as it does when it's interrupted, which says nothing of the program.
             outcome = self._too_late()
-        self._deadline.cancel()
+        self._deadline.close()
         page = self._page()
         files = self._files_read()
         row = self._row(outcome, files, has_page=page is not None)
@@ -206,24 +193,18 @@ class _Worker:
         return PieceOutcome("timeout", self._stage, f"It was stopped after {self._deadline.seconds:g} s.")
 
     def _outcome(self) -> PieceOutcome:
-        from graphdoctor.trials.launch.child import probe_command
-        from graphdoctor.trials.launch.warm import WarmProbes
-
         measured = self._piece.measured
         is_long = measured.bench or measured.export or measured.fix
         with contextlib.ExitStack() as stack:
             warm = None
             if is_long or self._piece.architecture:
-                warm = stack.enter_context(
-                    contextlib.closing(WarmProbes(probe_command(interpreter(self._piece.python))))
-                )
-            refused = self._prepare(warm)
-            if refused is not None:
-                return refused
+                warm = WarmProbes(probe_command(interpreter(self._piece.python)))
+                stack.callback(warm.close)
+            if (outcome := self._prepare(warm)) != OK:
+                return outcome
             request = Request.of(self._spec, Measured(coverage=True, reads=True))
             setup = self._setup(warm)
-            outcome = self._recorded(request, setup)
-            if outcome != OK:
+            if (outcome := self._recorded(request, setup)) != OK:
                 return outcome
             # A fix that fails, or an export, says nothing against the row.
             if measured.fix:
@@ -238,16 +219,16 @@ class _Worker:
         memory = self._piece.measured.memory_bytes
         return Setup(python=self._piece.python, timeout_s=self._deadline.left_s, warm=warm, memory_bytes=memory)
 
-    def _prepare(self, warm: WarmProbes | None) -> PieceOutcome | None:
-        """Write the target's program where a catalog has it; why there is none."""
+    def _prepare(self, warm: WarmProbes | None) -> PieceOutcome:
+        """Write the target's program where a catalog has it."""
         wanted = self._piece.architecture
         if wanted is None:
-            return None
+            return OK
         from graphdoctor.facts.catalog import Refusal
         from graphdoctor.trials.launch.catalog import write_program
 
         self._stage = "prepare"
-        shared = Path(self._piece.programs)
+        shared = Path(self._spec.target).parent
         folder = shared if shared.is_dir() else self._recording.parent
         found = write_program(wanted.library, wanted.name, folder, self._setup(warm), version=wanted.version)
         if isinstance(found, Refusal):
@@ -256,7 +237,7 @@ class _Worker:
         self._program = Path(found.path)
         self._spec = replace(self._spec, target=found.path)
         self._stage = "load"
-        return None
+        return OK
 
     def _recorded(self, request: Request, setup: Setup) -> PieceOutcome:
         if self._piece.measured.bench:
@@ -350,17 +331,13 @@ class _Worker:
         here = Path.cwd().resolve()
         own, package = os.path.realpath(self._recording.parent), os.path.realpath(Path(graphdoctor.__file__).parent)
         installed = tuple(f"{prefix}{os.sep}" for prefix in (*reads["prefix"], own, package))
-        found: dict[str, str] = {}
-        if self._program is not None and (digest := file_digest(self._program)) is not None:
-            # Under the path that it has where the survey is kept: a node may have written it elsewhere.
-            found[self._piece.spec.target] = digest
+        # Under the path that it has where the survey is kept: a node may have written it elsewhere.
+        named = {} if self._program is None else {self._piece.spec.target: self._program}
         for path in sorted(map(Path, files)):
-            is_users = path.is_relative_to(here) or path.suffix == ".py"
-            if not is_users or str(path).startswith(installed) or path == self._program:
-                continue
-            if (digest := file_digest(path)) is not None:
-                found[path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)] = digest
-        return found
+            is_below = path.is_relative_to(here)
+            if (is_below or path.suffix == ".py") and not str(path).startswith(installed) and path != self._program:
+                named[path.relative_to(here).as_posix() if is_below else str(path)] = path
+        return {name: digest for name, path in named.items() if (digest := file_digest(path)) is not None}
 
     # The row.
 
@@ -370,7 +347,7 @@ class _Worker:
             **vars(outcome),
             "host": platform.node() or None,
             "seconds": time.monotonic() - self._begun,
-            "started": self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "started": utc_text(self._started),
             "report": f"pages/{page_name(piece.name, piece.variant)}" if has_page else None,
         }
         if self._diagnosis is not None:
@@ -410,6 +387,11 @@ class _Worker:
             values |= dict.fromkeys(_OF_RECORDS)
         self._gaps += [gap.message for gap in diagnosis.recording.gaps]
         return values
+
+
+def utc_text(moment: datetime.datetime) -> str:
+    """A time in UTC as surveys have it."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _bench_values(report: BenchReport) -> dict[str, Any]:
@@ -464,21 +446,23 @@ def _device(asked: str | None, cuda: str | None) -> str | None:
 def page_name(name: str, variant: str) -> str:
     """The file name of a piece's page, which no other piece has."""
     plain = "".join(char if char.isalnum() or char in "-_." else "_" for char in f"{name}.{variant}")
-    digest = hashlib.sha256(f"{name}\0{variant}".encode()).hexdigest()[:8]
+    digest = digest_of(f"{name}\0{variant}".encode())[:8]
     return f"{plain[:80].strip('.')}-{digest}.html"
 
 
 def fingerprint_of(plan: str, files: Mapping[str, str]) -> str:
     """What a row depends on."""
-    content = orjson.dumps([plan, sorted(files.items())])
+    return digest_of(orjson.dumps([plan, sorted(files.items())]))
+
+
+def digest_of(content: bytes) -> str:
+    """A digest short enough for a table."""
     return hashlib.sha256(content).hexdigest()[:16]
 
 
 def file_digest(path: Path) -> str | None:
     """A digest of a file's content; None if it can't be read, or is very large."""
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            return None
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        return digest_of(path.read_bytes()) if path.stat().st_size <= _MAX_FILE_BYTES else None
     except OSError:
         return None

@@ -11,7 +11,6 @@ import difflib
 import fnmatch
 import functools
 import glob
-import hashlib
 import importlib.metadata
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,9 +21,10 @@ from typing import Any
 import orjson
 
 from graphdoctor import __version__
-from graphdoctor.commands.survey_piece import Architecture, SurveyPiece
+from graphdoctor.commands.survey_piece import Architecture, SurveyPiece, digest_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.hints import did_you_mean
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.survey import SurveyVariant
 from graphdoctor.facts.values import RUN, TEXT, read_table
@@ -97,7 +97,6 @@ def plan_survey(
                     variant=way,
                     spec=spec,
                     architecture=architecture,
-                    programs=str(Path(target.target or "").parent),
                     python=python,
                     measured=asked.measured,
                     plan=_digest(spec, architecture, python, torch_of(python), asked.measured),
@@ -173,9 +172,7 @@ def _of_pattern(entry: ListedTargets, pattern: str, notes: list[str]) -> Iterato
 
 def _near_folder(pattern: str) -> str | None:
     folder = Path(pattern).parent
-    if glob.has_magic(str(folder)) or folder.is_dir():
-        return None
-    return f"There is no folder {folder}."
+    return None if glob.has_magic(str(folder)) or folder.is_dir() else f"There is no folder {folder}."
 
 
 def _is_excluded(text: str, patterns: Iterable[str]) -> bool:
@@ -195,7 +192,7 @@ def _of_library(entry: ListedTargets, library: str, asked: SurveyAsked, programs
     if not kept:
         names = [one.name for one in catalog.architectures]
         near = [name for wanted in entry.only for name in difflib.get_close_matches(wanted, names, n=2)]
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"It has {len(names)}, such as {names[0]}."
+        hint = did_you_mean(near, f"It has {len(names)}, such as {names[0]}.")
         raise GraphDoctorError(f"No architecture of {library} {catalog.version} is left.", hint=hint)
     for one in kept:
         architecture = Architecture(library, catalog.version, one.name)
@@ -312,4 +309,4 @@ def _digest(
     spec: RunSpec, architecture: Architecture | None, python: str | None, torch: str | None, measured: SurveyOptions
 ) -> str:
     content = [__version__, spec, architecture, python, torch, measured.bench, measured.export, measured.fix]
-    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    return digest_of(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))

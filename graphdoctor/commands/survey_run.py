@@ -6,18 +6,17 @@ import contextlib
 import datetime
 import time
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from graphdoctor.commands.survey_piece import PieceResult, SurveyPiece, work_on
+from graphdoctor.commands.survey_piece import PieceResult, SurveyPiece, utc_text, work_on
 from graphdoctor.commands.survey_plan import Plan, SurveyAsked, plan_survey
 from graphdoctor.commands.survey_store import SURVEY_FILE, SurveyStore, described, kept_rows, report_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Failure, Outcome, Share
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus
 from graphdoctor.studies.survey.outcome import cut
-from graphdoctor.trials.launch.store import NewRecording
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
@@ -56,13 +55,9 @@ def run_survey(asked: SurveyAsked, settings: Settings, working: Working, onlooke
     store = settings.store
     plan = plan_survey(asked, store.programs.absolute(), onlooker.on_phase)
     with _folder(asked, settings, resume=working.resume) as folder:
-        run = _Run(plan, asked, working, SurveyStore(folder), onlooker)
-        try:
-            is_interrupted = run.work()
-        finally:
-            run.store.close()
-        report = report_of(folder)
-    return Surveyed(report, folder, is_interrupted)
+        with contextlib.closing(SurveyStore(folder)) as kept:
+            is_interrupted = _Run(plan, asked, working, kept, onlooker).work()
+        return Surveyed(report_of(folder), folder, is_interrupted)
 
 
 @contextlib.contextmanager
@@ -79,30 +74,29 @@ def _folder(asked: SurveyAsked, settings: Settings, *, resume: bool) -> Iterator
             )
         with contextlib.closing(store.hold(earlier)):
             yield earlier
-        return
-    made: NewRecording = store.create(asked.name, "@survey")
-    try:
-        yield made.path
-    finally:
-        made.release()
+    else:
+        with contextlib.closing(store.create(asked.name, "@survey")) as made:
+            yield made.path
 
 
+@dataclass
 class _Run:
     """One run of a survey."""
 
-    def __init__(
-        self, plan: Plan, asked: SurveyAsked, working: Working, store: SurveyStore, onlooker: SurveyProgress
-    ) -> None:
-        self.store = store
-        self._plan = plan
-        self._asked = asked
-        self._working = working
-        self._onlooker = onlooker
-        self._retries = 1 if asked.measured.retries is None else asked.measured.retries
-        self._begun = time.monotonic()
-        self._started = _now()
-        self._made = 0
-        self._attempts: dict[Key, tuple[SurveyRow, ...]] = {}
+    _plan: Plan
+    _asked: SurveyAsked
+    _working: Working
+    _store: SurveyStore
+    _onlooker: SurveyProgress
+    _begun: float = field(default_factory=time.monotonic)
+    _started: str = field(default_factory=lambda: utc_text(datetime.datetime.now(datetime.UTC)))
+    _made: int = 0
+    _attempts: dict[Key, tuple[SurveyRow, ...]] = field(default_factory=dict)
+
+    @property
+    def _retries(self) -> int:
+        asked = self._asked.measured.retries
+        return 1 if asked is None else asked
 
     def work(self) -> bool:
         """Run what is missing; whether somebody interrupted it."""
@@ -122,7 +116,7 @@ class _Run:
         return False
 
     def _kept(self) -> dict[Key, PieceResult]:
-        found = kept_rows(self.store.folder)
+        found = kept_rows(self._store.folder)
         plans, limits = {piece.key: piece.plan for piece in self._plan.pieces}, self._asked.measured.limits
         return {key: one for key, one in found.items() if key in plans and one.holds(plans[key], limits)}
 
@@ -137,7 +131,7 @@ class _Run:
         }
         executor = self._working.executor
         with contextlib.suppress(GraphDoctorError) if seconds is not None else contextlib.nullcontext():
-            self.store.describe(
+            self._store.describe(
                 {
                     "name": self._asked.name,
                     "started": self._started,
@@ -183,7 +177,7 @@ class _Run:
                 piece = pieces[index]
                 result = self._after_attempts(_lost(piece, found) if isinstance(found, Failure) else found)
                 self._keep_program(piece, result)
-                self.store.add(result)
+                self._store.add(result)
                 row = result.row
                 if row.status in _TRIED_AGAIN and not is_last:
                     again.append(piece)
@@ -228,7 +222,3 @@ def _lost(piece: SurveyPiece, failure: Failure) -> PieceResult:
 
 def _shard_text(asked: SurveyAsked) -> str | None:
     return None if asked.shard is None else f"{asked.shard[0]}/{asked.shard[1]}"
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -14,6 +14,8 @@ import pytest
 from graphdoctor.commands.named import Place, diagnose_place
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Failure, Outcome
+from graphdoctor.rules.diagnosed import Needs
+from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace import chunks
 from tests.conftest import RECORDED_LOGS, RunCli
 
@@ -90,7 +92,7 @@ class Lost:
 
 def test_a_recording_that_the_cluster_gives_up_is_one_sentence() -> None:
     with pytest.raises(GraphDoctorError) as raised:
-        diagnose_place(Place(ITEM, "folder"), executor=Lost())
+        diagnose_place(Place(ITEM, "folder"), Selection(), Needs(), executor=Lost(), rank=None)
     assert raised.value.message == (
         f"{ITEM} couldn't be read on the Ray cluster at ray://head:10001: Ray gave it up: the worker died."
     )

@@ -13,6 +13,7 @@ import fcntl
 import os
 import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
@@ -46,15 +47,15 @@ Pool = Literal["", "@check", "@survey"]
 _PROGRAMS = "programs"
 
 
+@dataclass(frozen=True)
 class NewRecording:
     """A recording that is being made, which nobody removes until this object is gone or its process has died."""
 
-    def __init__(self, path: Path, lock: IO[bytes], *, is_elsewhere: bool) -> None:
-        self.path = path
-        self.is_elsewhere = is_elsewhere
-        self._lock = lock
+    path: Path
+    _lock: IO[bytes]
+    is_elsewhere: bool
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Let it be removed when its time has come."""
         self._lock.close()
 

@@ -22,7 +22,6 @@ def _piece(target: str, **more) -> SurveyPiece:
         "variant": "v",
         "spec": RunSpec(target=target),
         "architecture": None,
-        "programs": "",
         "python": None,
         "measured": SurveyOptions(timeout=300.0, pages=False),
         "plan": "p",

@@ -25,7 +25,7 @@ def recordings(root: Path) -> list[Path]:
 def made(store: Store, label: str, pool: Pool = "") -> Path:
     """A recording whose run is over."""
     recording = store.create(label, pool)
-    recording.release()
+    recording.close()
     return recording.path
 
 
@@ -51,7 +51,7 @@ def test_a_recording_that_is_being_made_stays(tmp_path):
     running = store.create("a")
     newest = made(store, "b")
     assert recordings(tmp_path) == [running.path, newest]
-    running.release()
+    running.close()
     assert recordings(tmp_path)[0] != made(store, "c")
     assert not running.path.exists()
 
@@ -73,7 +73,7 @@ def test_a_recording_stays_as_long_as_a_process_of_it_lives_and_goes_after_a_cra
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        first.release()
+        first.close()
         made(store, "b")
         assert first.path.is_dir()
         process.kill()
