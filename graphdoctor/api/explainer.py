@@ -78,7 +78,7 @@ class Explainer(CallSpec):
         with recording_alone():
             try:
                 target = live_target(function)
-                text = TargetText(target.name, file=None, module=None, name=target.name, is_call=False)
+                text = TargetText(file=None, module=None, name=target.name, is_call=False)
                 measured = Measured(coverage=self.coverage, guard_cost=self.guards, lanes=self.lanes)
                 request = Request(RunSpec.of(self, target=target.name), text, measured=measured)
                 explain(request.for_probe(), target, (args, kwargs), folder.path, complain=complaints.append)

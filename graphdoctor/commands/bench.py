@@ -10,12 +10,11 @@ import typer
 from graphdoctor.commands.named import kept_report, place_or_target
 from graphdoctor.commands.options import Given, OutputOptions, TargetOrReportArgument, with_options
 from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
+from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, recording_of, tell_place
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.probe.wire import BENCH_FILE
 from graphdoctor.rules.diagnosed import diagnose_recording
-from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.formats import BENCH
 
@@ -69,8 +68,7 @@ def bench(
     ways = partial(variants_of, variant or (), request.spec, is_all=is_every_mode)
     ways()  # what can't be read is refused before anything runs
     sizes = None if sweep is None else parse_sweep(sweep)
-    with set_up(settings, common, is_warm=True) as setup:
-        recorded = record_target(request.quick, settings.store, setup)
+    with recording_of(request.quick, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if recorded.exit.reason != "finished":
             finish(recorded, diagnosis)
@@ -78,7 +76,7 @@ def bench(
         from graphdoctor.studies.bench.bench import bench as benched
 
         variants = ways(has_blocks=bool(diagnosis.recording.target.blocks))
-        report = benched(request, recorded.folder, diagnosis, variants, setup, sweep=sizes, is_minified=is_minified)
+        report = benched(request, recorded.folder, diagnosis, setup, variants, sweep=sizes, is_minified=is_minified)
     output.write(report)
     tell_place(recorded.made)
     if report.verdict.best is None:

@@ -9,12 +9,11 @@ import typer
 
 from graphdoctor.commands.options import APPLY, UNSAFE_FIXES, CommonOptions, Given, TargetArgument, with_options
 from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
+from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, recording_of, tell_place
 from graphdoctor.commands.terminal import say
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.documents import CURE
-from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
 
 
@@ -42,8 +41,7 @@ def cure(
     output = choose_output(CURE, common, given, is_applied=is_applied)
     selection = common.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
-    with set_up(settings, common, is_warm=True) as setup:
-        recorded = record_target(request.quick, settings.store, setup)
+    with recording_of(request.quick, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
         if recorded.exit.reason != "finished":
             finish(recorded, diagnosis)

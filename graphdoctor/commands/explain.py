@@ -16,14 +16,13 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.commands.output import Output, choose_output
-from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
+from graphdoctor.commands.running import finish, project_settings, recording_of, trials_of
 from graphdoctor.commands.terminal import console_of, say
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.result import Result
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.trials.launch.child import Setup
-from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.formats import DIAGNOSIS
 
@@ -63,8 +62,7 @@ def explain(
         Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, stages=stages is not None, reads=is_tried),
     )
     asked = trials_of(trials, given, selection, is_unsafe_tried=True)
-    with set_up(settings, common, is_warm=is_tried or is_benched) as setup:
-        recorded = record_target(request, settings.store, setup)
+    with recording_of(request, settings, common, is_warm=is_tried or is_benched) as (recorded, setup):
         if is_tried:
             from graphdoctor.fixes.kept import try_fixes
 
@@ -83,10 +81,8 @@ def explain(
 
 def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
     from graphdoctor.studies.bench.bench import bench
-    from graphdoctor.studies.bench.variants import variants_of
 
-    ways = variants_of((), request.spec, is_all=False)
-    return bench(request, recording, diagnose_recording(recording).diagnosis, ways, setup)
+    return bench(request, recording, diagnose_recording(recording).diagnosis, setup)
 
 
 def _show(report: BenchReport, output: Output[Result]) -> None:

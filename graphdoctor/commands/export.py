@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from graphdoctor.commands.options import TRY, Given, OutputOptions, TargetArgument, with_options
 from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import finish, project_settings, set_up, tell_place
+from graphdoctor.commands.running import finish, project_settings, recording_of, tell_place
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.documents import EXPORT
-from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
 
 
@@ -41,8 +40,7 @@ def export(
     settings = project_settings(common.recordings)
     output = choose_output(EXPORT, common, given)
     request = Request.of(replace(spec, target=target), Measured(reads=is_tried))
-    with set_up(settings, common, is_warm=True) as setup:
-        recorded = record_target(request, settings.store, setup)
+    with recording_of(request, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if not recorded.is_explained(diagnosis):
             finish(recorded, diagnosis)

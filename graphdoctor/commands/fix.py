@@ -20,7 +20,7 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
+from graphdoctor.commands.running import finish, project_settings, recording_of, trials_of
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.fixes import Treatment
@@ -29,7 +29,6 @@ from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import about_time
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.trials.launch.child import interpreter
-from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.unchanged import ChangeKind
 from graphdoctor.views.fixes import outcome
@@ -87,8 +86,7 @@ def fix(
         if is_applied:
             check(treated.changes, force=common.force)
     else:
-        with set_up(settings, common, is_warm=is_tried) as setup:
-            recorded = record_target(request, settings.store, setup)
+        with recording_of(request, settings, common, is_warm=is_tried) as (recorded, setup):
             folder = recorded.folder
             treated = try_fixes(
                 request,

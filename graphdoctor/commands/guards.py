@@ -15,11 +15,10 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import finish, project_settings, set_up
+from graphdoctor.commands.running import finish, project_settings, recording_of
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.ranks.rank import check_one_rank
-from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.formats import GUARDS
 
@@ -53,8 +52,7 @@ def guards(
         return
     given.refuse((*OF_EXECUTOR, "rank"), without="a recording")
     request = Request.of(replace(spec, target=target or ""), Measured(guard_cost=True))
-    with set_up(settings, common) as setup:
-        recorded = record_target(request, settings.store, setup)
-    result = diagnose_recording(recorded.folder, selection, output.needs)
+    with recording_of(request, settings, common) as (recorded, _):
+        result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)
     finish(recorded, result.diagnosis)

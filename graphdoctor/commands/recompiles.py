@@ -14,13 +14,12 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import finish, project_settings, set_up
+from graphdoctor.commands.running import finish, project_settings, recording_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import executor_for
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.ranks.rank import check_one_rank
-from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Request, Variation
 from graphdoctor.views.formats import RECOMPILES, VARIATIONS
 
@@ -71,8 +70,7 @@ def recompiles(
         given.refuse(("jobs",), without="--what-if")
     variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None
     request = Request.of(replace(spec, target=target or ""), vary=variation)
-    with set_up(settings, common) as setup:
-        recorded = record_target(request, settings.store, setup)
+    with recording_of(request, settings, common) as (recorded, setup):
         if what_if and recorded.exit.reason == "finished":
             from graphdoctor.fixes.what_if import what_if as replay_under_remedies
 

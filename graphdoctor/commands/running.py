@@ -19,7 +19,8 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.launch.child import Setup, probe_command
-from graphdoctor.trials.launch.recorded import Recorded
+from graphdoctor.trials.launch.recorded import Recorded, record_target
+from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.launch.store import NewRecording
 from graphdoctor.trials.launch.warm import WarmProbes
 
@@ -77,6 +78,15 @@ def set_up(settings: Settings, process: ProcessOptions, *, is_warm: bool = False
             warm = WarmProbes(probe_command(setup.interpreter))
             setup = replace(setup, warm=stack.enter_context(contextlib.closing(warm)))
         yield setup
+
+
+@contextlib.contextmanager
+def recording_of(
+    request: Request, settings: Settings, process: ProcessOptions, *, is_warm: bool = False
+) -> Iterator[tuple[Recorded, Setup]]:
+    """As ``set_up``, once the target has been run in a new recording."""
+    with set_up(settings, process, is_warm=is_warm) as setup:
+        yield record_target(request, settings.store, setup), setup
 
 
 def import_report_meanwhile() -> None:

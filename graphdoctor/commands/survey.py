@@ -33,6 +33,7 @@ from graphdoctor.commands.survey_store import is_survey, last_survey, read_surve
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Environment, Share, executor_for
 from graphdoctor.executors.machine import cores, gpus
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.studies.documents import SURVEY
@@ -154,7 +155,7 @@ def survey(
         return
     file = _file(texts)
     # What the command line says, then the file.
-    written = {name: getattr(measured, name) for name in names_of(SurveyOptions) if name in given}
+    written = values_of(measured, *(name for name in names_of(SurveyOptions) if name in given))
     measured = replace(file.options, **written)
     asked = _asked(texts, listed, file, measured, spec, given, python)
     working = _working(measured, where, file.nodes, resume=listed.resume)
@@ -212,7 +213,7 @@ def _asked(
         *(ListedTargets(library=name, only=only, exclude=exclude) for name in listed.libraries or ()),
     ]
     run: dict[str, Any] = {"backend": "inductor" if options.bench else "eager", **file.run}
-    run |= {name: getattr(spec, name) for name in RUN_OPTIONS if name in given}
+    run |= values_of(spec, *(name for name in RUN_OPTIONS if name in given))
     shared = RunSpec(**run)
     return SurveyAsked(
         name=file.name or _name(others, listed.libraries or ()),

@@ -25,6 +25,7 @@ import orjson
 
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.survey import SurveyCause, SurveyRow, SurveyStatus
 from graphdoctor.rules.gate.check import missing_records
 from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
@@ -279,12 +280,10 @@ class _Worker:
 
     def _measured(self, request: Request, setup: Setup) -> PieceOutcome:
         from graphdoctor.studies.bench.bench import bench
-        from graphdoctor.studies.bench.variants import variants_of
 
         assert self._diagnosis is not None
         self._stage = "bench"
-        ways = variants_of((), request.spec, is_all=False)
-        self._bench = bench(request, self._recording, self._diagnosis, ways, setup)
+        self._bench = bench(request, self._recording, self._diagnosis, setup)
         return outcome_of_bench(self._bench)
 
     def _exported(self, request: Request, setup: Setup) -> None:
@@ -377,7 +376,7 @@ class _Worker:
         if status not in _COUNTED:
             return values
         steadiness = summary.steadiness
-        values |= {name: getattr(summary, name) for name in (*_OF_RECORDS, "calls", "graphs", "coverage")}
+        values |= values_of(summary, *_OF_RECORDS, "calls", "graphs", "coverage")
         values |= {
             "compile_s": summary.compile_time_s,
             "is_steady": None if steadiness is None or steadiness.state is None else steadiness.state == "settled",
@@ -396,9 +395,7 @@ def utc_text(moment: datetime.datetime) -> str:
 
 def _bench_values(report: BenchReport) -> dict[str, Any]:
     eager, own = report.variants[0], report.variants[1]
-    values: dict[str, Any] = {
-        name: getattr(own, name) for name in ("compile_cold_s", "compile_warm_s", "correct", "peak_memory_bytes")
-    }
+    values = values_of(own, "compile_cold_s", "compile_warm_s", "correct", "peak_memory_bytes")
     times = {"call_us": own.call_us, "eager_us": eager.call_us}
     values |= {name: None if call is None else call.median for name, call in times.items()}
     if report.noise is not None:
@@ -426,8 +423,8 @@ def _cause(finding: Finding) -> SurveyCause:
             "diff": fix.diff if fix.verdict == "verified" else None,
         }
     return SurveyCause(
-        **{name: getattr(finding, name) for name in ("code", "rule", "severity", "message", "count", "fingerprint")},
-        **{name: getattr(place, name) for name in ("line", "function", "text", "package")},
+        **values_of(finding, "code", "rule", "severity", "message", "count", "fingerprint"),
+        **values_of(place, "line", "function", "text", "package"),
         **more,
         file=place.shown_file.replace("\\", "/"),
         eager_frames=len(finding.effects.skipped_frames) + len(finding.effects.rest_eager_frames),

@@ -15,6 +15,7 @@ from graphdoctor.commands.survey_plan import Plan, SurveyAsked, plan_survey
 from graphdoctor.commands.survey_store import SURVEY_FILE, SurveyStore, described, kept_rows, report_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Failure, Outcome, Share
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus
 from graphdoctor.studies.survey.outcome import cut
 
@@ -123,7 +124,7 @@ class _Run:
     def _describe(self, kept: int, seconds: float | None) -> None:
         measured, share = self._asked.measured, self._working.share
         options = {
-            **{name: getattr(measured, name) for name in ("bench", "export", "fix", "timeout_s")},
+            **values_of(measured, "bench", "export", "fix", "timeout_s"),
             "memory_gib": measured.memory,
             "retries": self._retries,
             "cpus": share.cpus,

@@ -18,7 +18,8 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -168,20 +169,23 @@ def _is_ray(host: str, port: int, *, is_client: bool) -> bool:
     return True
 
 
+@dataclass
 class _Pending:
-    """Pieces that were handed to Ray, which calls ``there`` on a node, in ``folder`` or, for None, where it is."""
+    """Pieces that were handed to Ray, which calls it on a node, in the folder or, for None, where it is."""
 
-    def __init__(self, ray: Any, there: Any, folder: str | None, job: Job) -> None:  # noqa: ANN401
-        self._ray = ray
-        self._there = there
-        self._folder = folder
-        self._job = job
-        self._beginnings = None if job.on_begin is None else _beginnings(ray)
-        self._question: Any = None
-        self._indices: dict[Any, int] = {}
-        self._begun: set[int] = set()
-        self._has_succeeded = False
-        self._hopeless_since: float | None = None
+    _ray: Any
+    _there: Any
+    _folder: str | None
+    _job: Job
+    _question: Any = None
+    _indices: dict[Any, int] = field(default_factory=dict)
+    _begun: set[int] = field(default_factory=set)
+    _has_succeeded: bool = False
+    _hopeless_since: float | None = None
+
+    @cached_property
+    def _beginnings(self) -> Any:  # noqa: ANN401
+        return None if self._job.on_begin is None else _beginnings(self._ray)
 
     def outcomes(self, at_once: int | None) -> Iterator[Outcome[Any]]:
         waiting, at_work = deque(range(len(self._job.pieces))), self._indices.values()

@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from types import FrameType
@@ -58,18 +58,19 @@ class _Supervisor:
             return self.process.wait()
 
 
+@dataclass
 class Supervisors:
     """Processes that work on pieces."""
 
-    def __init__(self, job: Job, has_room: Callable[[], bool]) -> None:
-        self._job = job
-        self._has_room = has_room
-        self._waiting = deque(range(len(job.pieces)))
-        self._ends: Counter[int] = Counter()
-        self._at_work: dict[Connection, _Supervisor] = {}
+    _job: Job
+    _has_room: Callable[[], bool]
+    _waiting: deque[int] = field(default_factory=deque)
+    _ends: Counter[int] = field(default_factory=Counter)
+    _at_work: dict[Connection, _Supervisor] = field(default_factory=dict)
 
     def outcomes(self, slots: Sequence[Slot]) -> Iterator[Outcome[Any]]:
         """All outcomes, with one process for each slot; all of them have ended when the iterator has."""
+        self._waiting.extend(range(len(self._job.pieces)))
         try:
             for slot in slots[: len(self._job.pieces)]:
                 self._start(slot)

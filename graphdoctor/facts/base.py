@@ -82,6 +82,11 @@ class Fact:
         return type(self)(**self.__dict__ | values)
 
 
+def values_of(source: object, *names: str) -> dict[str, Any]:
+    """Some of an object's attributes, by their names."""
+    return {name: getattr(source, name) for name in names}
+
+
 class Document(Fact):
     """A JSON document; ``graphdoctor schema`` prints its schema."""
 

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Hashable
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import orjson
@@ -58,6 +59,11 @@ def json_of(fact: Fact) -> str:
         TypeError: An integer has more than 64 bits.
     """
     return orjson.dumps(fact).decode()
+
+
+def write_fact(fact: Fact, path: Path) -> None:
+    """Write a fact to a file, as ``json_of`` has it."""
+    path.write_text(json_of(fact), encoding="utf-8")
 
 
 def plain(fact: Fact) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import WORKING, Treatment, UntriedCause, Verdict
 from graphdoctor.facts.progress import DecidedTrial
-from graphdoctor.facts.reading import json_of
+from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
@@ -106,7 +106,7 @@ def search(
     finally:
         replays.close()
         if rounds.so_far is not None:
-            (folder / FIXES_FILE).write_text(json_of(rounds.so_far.treatment), encoding="utf-8")
+            write_fact(rounds.so_far.treatment, folder / FIXES_FILE)
 
 
 def _default_jobs(request: Request, recorded: Recording) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphdoctor.facts.reading import json_of
+from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
 from graphdoctor.facts.wording import counted
@@ -49,7 +49,7 @@ def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatI
         replays.replay(Program(), EAGER, is_eager=True)
         results = replays.in_parallel(run, range(len(trials)), jobs=jobs)
     answer = _answer(list(zip(trials, results, strict=True)), found, skipped)
-    (folder / WHAT_IF_FILE).write_text(json_of(answer), encoding="utf-8")
+    write_fact(answer, folder / WHAT_IF_FILE)
     return answer
 
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.recompiles import GuardChange, RecompileCause
 from graphdoctor.facts.recording import (
@@ -272,7 +273,7 @@ class Assembler:
     def _frame(self, frame_id: int, compiled_autograd_id: int | None) -> Frame:
         code_name, file, line = self._intake.code_names[frame_id]
         if (root := self._intake.roots.get(frame_id)) is not None:
-            known = {name: getattr(root.place, name) for name in ("file", "line", "text", "origin", "package")}
+            known = values_of(root.place, "file", "line", "text", "origin", "package")
             known |= {"function": "forward", "qualname": f"{root.class_name}.forward", "code_name": code_name}
             return Frame(frame_id=frame_id, is_wrapper=True, container=root.container, **known)
         resume = RESUME_NAME.match(code_name)

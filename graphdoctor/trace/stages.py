@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_args
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import FusedKernel, GeneratedCode, LoweredGraph, Stage, StageGraph, StageNode
 from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
@@ -186,7 +187,7 @@ def _dynamo_graph(graph: Graph, index: int, frame: Frame | None, origins: Origin
 
 def _recorded_node(node: GraphNode, words: Callable[[str], str]) -> StageNode:
     arguments = ", ".join(filter(None, (node.args, node.kwargs)))
-    known: dict[str, Any] = {name: getattr(node, name) for name in ("name", "opcode", "value", "file", "line")}
+    known = values_of(node, "name", "opcode", "value", "file", "line")
     target = short_target(node.target)
     return StageNode(
         **known,

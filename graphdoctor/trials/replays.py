@@ -131,7 +131,7 @@ class Replays:
         plan = {**self._plan(program, folder), **compiled, "is_eager": is_eager}
         plan |= {"timing": descriptor, "is_start_timed": cache is not None}
         request = replace(self._changed(program, backend, spec), measured=Measured(), trial=plan)
-        return self._record(request, folder, descriptor, is_fresh=cache is not None)
+        return self._record(request, folder, is_fresh=cache is not None)
 
     def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
         """Run a function for each item, several at once; an interrupt stops the running ones."""
@@ -199,9 +199,7 @@ class Replays:
             return found
         return max(found, _COMPILING_S)
 
-    def _record(
-        self, request: Request, folder: Path, descriptor: int | None = None, *, is_fresh: bool = False
-    ) -> ProbeExit:
+    def _record(self, request: Request, folder: Path, *, is_fresh: bool = False) -> ProbeExit:
         # The recorded run has already shown what the program prints.
         setup = replace(
             self.setup,
@@ -209,7 +207,7 @@ class Replays:
             timeout_s=self._timeout_s(request),
             warm=None if is_fresh else self._warm,
         )
-        ended = record(request, folder, setup, descriptor=descriptor)
+        ended = record(request, folder, setup)
         if ended.reason == "interrupted":
             # One Ctrl-C ends all trials.
             raise KeyboardInterrupt

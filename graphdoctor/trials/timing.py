@@ -112,21 +112,15 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
     )
 
 
-def slower(times: Sequence[PairedTime]) -> str | None:
-    """How much longer the call takes with a change, in words; None if it isn't certain that it does."""
-    return _certain(times, "slower")
-
-
-def faster(times: Sequence[PairedTime]) -> str | None:
-    """How much shorter the call is with a change, in words; None if it isn't certain that it is."""
-    return _certain(times, "faster")
-
-
-def _certain(times: Sequence[PairedTime], wanted: str) -> str | None:
+def _certain(wanted: str, times: Sequence[PairedTime]) -> str | None:
+    """How much longer or shorter the call takes with a change, in words; None if it isn't certain that it does."""
     pair = deciding(times)
     if pair is None or change_of(pair.ratio, pair.ratio_low, pair.ratio_high) != wanted:
         return None
     return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
+
+
+slower, faster = partial(_certain, "slower"), partial(_certain, "faster")
 
 
 def _turns(before: ServedProbe, after: ServedProbe) -> list[tuple[float, float]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.facts import links
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.check import CheckReport, Ignored
 from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
 from graphdoctor.facts.reading import plain
@@ -75,8 +76,7 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
                     "failOn": target.fail_on,
                     "budgets": [plain(budget) for budget in target.budgets],
                     "fixed": [
-                        {name: getattr(entry, name) for name in ("fingerprint", "code", "file", "function", "message")}
-                        for entry in target.fixed
+                        values_of(entry, "fingerprint", "code", "file", "function", "message") for entry in target.fixed
                     ],
                 }
                 for target in report.targets

@@ -50,7 +50,7 @@ def test_the_command_asks_for_the_same_run(spec: RunSpec, monkeypatch: pytest.Mo
         asked.append(request.spec)
         raise GraphDoctorError("enough")
 
-    monkeypatch.setattr("graphdoctor.commands.fix.record_target", record)
+    monkeypatch.setattr("graphdoctor.commands.running.record_target", record)
     with pytest.raises(GraphDoctorError, match="enough"):
         application(["fix"])(shlex.split(command)[1:], standalone_mode=False)
     assert asked == [spec]

@@ -20,7 +20,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch, *, cores: int, free: int | None, peak:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     monkeypatch.setattr(recorded, "memory", lambda: (None, free))
     spec = RunSpec(target="model.py", device=device)
-    request = Request(spec, TargetText("model.py", "model.py", None, None, is_call=False))
+    request = Request(spec, TargetText("model.py", None, None, is_call=False))
     ended = ProbeExit(status=0, reason="finished", peak_memory_bytes=peak)
     return search._default_jobs(request, recording(ended=ended))
 

@@ -156,7 +156,7 @@ class Patient:
         if self.known:
             self.monkeypatch.setattr(engine, "options_for", self._options)
         spec = RunSpec(target="model.py", backend=self.backend)
-        request = Request(spec, TargetText("model.py", "model.py", None, None, is_call=False))
+        request = Request(spec, TargetText("model.py", None, None, is_call=False))
         options: dict[str, Any] = {"selection": Selection(), "timing": "none", **more}
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return search(

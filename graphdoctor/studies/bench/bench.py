@@ -2,7 +2,7 @@
 
 Comes in: a recorded program and the ways to run it. Goes out: a ``BenchReport``. Times come from processes that run
 the program as its user does (``timings.py``). Each variant is then run once more and recorded, for its results
-(``correctness.py``), graphs, breaks and kernels; one that fails or is wrong is followed down the compiler
+(``trials/judge.py``), graphs, breaks and kernels; one that fails or is wrong is followed down the compiler
 (``stages.py``).
 """
 
@@ -17,7 +17,7 @@ from graphdoctor import __version__
 from graphdoctor.facts.bench import BenchReport, Stages, Sweep, SweepPoint, Variant
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.kernels import CacheUse, KernelShare
-from graphdoctor.facts.reading import json_of
+from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import CaptureGap, Recording
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import BENCH_FILE
@@ -33,7 +33,7 @@ from graphdoctor.studies.bench.timings import (
     time_variants,
     variant_of,
 )
-from graphdoctor.studies.bench.variants import Sizes, VariantSpec
+from graphdoctor.studies.bench.variants import Sizes, VariantSpec, variants_of
 from graphdoctor.studies.bench.verdict import verdict
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup
@@ -59,18 +59,19 @@ def bench(
     request: Request,
     recording: Path,
     diagnosis: Diagnosis,
-    variants: Sequence[VariantSpec],
     setup: Setup,
+    variants: Sequence[VariantSpec] = (),
     *,
     sweep: Sizes | None = None,
     is_minified: bool = False,
 ) -> BenchReport:
     """Measure a target that was recorded already; its recording holds the answer.
 
-    ``variants``: the ways to run it, eager mode first.
+    ``variants``: the ways to run it, eager mode first; by default that and the user's own.
     ``sweep``: sizes to run it with; None for those of its calls.
     """
     folder, base = recording / _FOLDER, request.spec
+    ways = variants or variants_of((), base, is_all=False)
     most = fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MOST_SIDE_BY_SIDE)
 
     def measured(program: Program, folder: Path, prefix: str = "") -> BenchReport:
@@ -78,7 +79,7 @@ def bench(
             setup.watching.on_phase(f"{prefix}{phase}")
 
         with Replays(request, folder, setup.with_limit) as replays:
-            return _Bench(base, program, variants, folder, replays, say, is_minified).report(diagnosis, most)
+            return _Bench(base, program, ways, folder, replays, say, is_minified).report(diagnosis, most)
 
     if sweep is None:
         report = measured(Program(), folder)
@@ -90,7 +91,7 @@ def bench(
             points.append(SweepPoint(size=size, variants=report.variants, noise=report.noise))
         swept = Sweep(sources=sweep.sources, points=tuple(points))
         report = replace(report, sweep=swept, verdict=verdict(report.variants, report.noise, swept))
-    (recording / BENCH_FILE).write_text(json_of(report), encoding="utf-8")
+    write_fact(report, recording / BENCH_FILE)
     return report
 
 

@@ -19,7 +19,7 @@ from graphdoctor.facts.command import block_lines
 from graphdoctor.facts.cure import AS_IT_WAS, CURED, Best, CureReport, CureStep, StepOutcome
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.progress import DecidedStep
-from graphdoctor.facts.reading import json_of
+from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.wording import counted, duration, factor_text
@@ -256,7 +256,7 @@ def cure(
         spent_s=time.monotonic() - began,
         gaps=diagnosis.recording.gaps,
     )
-    (recording / CURE_FILE).write_text(json_of(report), encoding="utf-8")
+    write_fact(report, recording / CURE_FILE)
     return Cure(report, needed.changes if needed else ())
 
 

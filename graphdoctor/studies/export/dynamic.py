@@ -8,9 +8,10 @@ program that comes out is then run with other sizes beside eager mode.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from graphdoctor.facts.base import field_types, values_of
 from graphdoctor.facts.export import DimsFrom, DynamicShapes, ExportDim
 from graphdoctor.facts.recording import DifferingDim, DimOfExport, TriedDim
 from graphdoctor.facts.stack import innermost
@@ -112,7 +113,7 @@ class DynamicTrials:
     def _dim(self, dim: TriedDim) -> ExportDim:
         place = innermost(dim.stack)
         return ExportDim(
-            **{each.name: getattr(dim, each.name) for each in fields(DimOfExport)},
+            **values_of(dim, *field_types(DimOfExport)),
             reason=_reason(dim),
             location=location_of(place, self.exporter.root) if place is not None and not dim.is_by_another else None,
         )

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor import __version__
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import Best, DynamicShapes, ExportReport, ExportWay, WayStatus
-from graphdoctor.facts.reading import json_of
+from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import ExportCalls
 from graphdoctor.facts.wording import shortened
 from graphdoctor.probe.wire import EXPORT_FILE
@@ -46,7 +47,7 @@ def export(
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
         exporter = Exporter(replays, setup.watching.on_phase, Path.cwd(), jobs)
         report = _Exports(exporter, is_tried, dynamic).report(diagnosis)
-    (recording / EXPORT_FILE).write_text(json_of(report), encoding="utf-8")
+    write_fact(report, recording / EXPORT_FILE)
     return report
 
 
@@ -117,9 +118,8 @@ def _way(attempt: Attempt, *, is_strict: bool) -> ExportWay:
     way = ExportWay(is_strict=is_strict, status=attempt.status, reason=attempt.reason)
     if (export := attempt.export) is None:
         return way
-    made = {name: getattr(export, name) for name in ("line", "seconds", "op_count", "inputs", "constraints")}
-    came = {name: getattr(attempt, name) for name in ("correctness", "lost", "unwritten")}
-    return way.replace(**(made | came))
+    made = values_of(export, "line", "seconds", "op_count", "inputs", "constraints")
+    return way.replace(**made, **values_of(attempt, "correctness", "lost", "unwritten"))
 
 
 def _later(diagnosis: Diagnosis, strict: ExportWay) -> tuple[Finding, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import ProfilePhase
@@ -155,9 +156,7 @@ def _profiled(kernel: _Kernel, places: dict[_Place, float], call_us: float) -> P
         lines[CodeLine(file=stack[-1].file, line=stack[-1].line)] += part
     named = [each.operation for each in kernel.operations] or ([kernel.launched_by] if kernel.launched_by else [])
     return ProfiledKernel(
-        name=kernel.name,
-        kind=kernel.kind,
-        phase=kernel.phase,
+        **values_of(kernel, "name", "kind", "phase", "dtype"),
         operations=tuple(dict.fromkeys(map(operation_name, named))),
         operation_count=len(kernel.operations),
         lines=tuple(sorted(lines, key=lambda line: -lines[line])),
@@ -166,7 +165,6 @@ def _profiled(kernel: _Kernel, places: dict[_Place, float], call_us: float) -> P
         share=kernel.us / call_us,
         bytes=total(kernel.bytes),
         flops=total(kernel.flops),
-        dtype=kernel.dtype,
         compile_id=None if kernel.graph is None else kernel.graph.compile_id,
         graph=None if kernel.graph is None else kernel.graph.graph,
     )

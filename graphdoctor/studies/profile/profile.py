@@ -11,7 +11,7 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.fixes import PairedTime
 from graphdoctor.facts.profile import MemoryOutcome, MemoryTrial, MemoryUse
 from graphdoctor.facts.profiled import MeasuredMemory
-from graphdoctor.facts.reading import json_of
+from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.result import ProfileResult
 from graphdoctor.facts.run import Setting
 from graphdoctor.probe.wire import PROFILE_FILE
@@ -61,7 +61,7 @@ def profile_target(
         budget, is_random = profiled.smaller_budget, profiled.draws_random
         trial = try_keeping_less(request, recorded.folder, memory, budget, setup, draws_random=is_random)
         report = replace(report, memory=replace(memory, trial=trial))
-    (recorded.folder / PROFILE_FILE).write_text(json_of(report), encoding="utf-8")
+    write_fact(report, recorded.folder / PROFILE_FILE)
     return Profile(recorded, diagnosis, ProfileResult(report, found.picture))
 
 

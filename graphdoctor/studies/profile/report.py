@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.bench import CallTimes
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.picture import SourceText
@@ -151,17 +152,14 @@ def _saved(group: Sequence[KeptBy], roots: Mapping[str, str]) -> SavedTensor:
     modules = {module_path(tensor.module, roots.get(graph.compile_id or "", "")) for graph, tensor in group}
     entry = first.stack[-1] if first.stack else None
     return SavedTensor(
-        name=first.name,
+        **values_of(first, "name", "is_argument", "tensor", "is_cheap"),
         operation=None if first.operation is None else operation_name(first.operation),
         bytes=total([tensor.bytes for _, tensor in group]),
-        is_argument=first.is_argument,
         file=None if entry is None else entry.file,
         line=None if entry is None else entry.line,
         compile_id=ids.pop() if len(ids) == 1 else None,
-        tensor=first.tensor,
         count=len(group),
         module=None if first.is_argument else _common(modules),
-        is_cheap=first.is_cheap,
     )
 
 

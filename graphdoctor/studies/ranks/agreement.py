@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import (
     Aspect,
@@ -46,15 +47,8 @@ class Row:
 
 def rows_of(ranks: Sequence[RankReport]) -> list[Row]:
     """All compiles of all ranks, each once, in the order of the first rank; others where that one has them not."""
-    found: dict[Key, dict[int, RankCompile]] = defaultdict(dict)
-    orders: list[list[Key]] = []
-    for report in ranks:
-        order: list[Key] = []
-        for key, compile_ in _keyed(report.compiles):
-            found[key][report.rank] = compile_
-            order.append(key)
-        orders.append(order)
-    return [Row(key, found[key]) for key in _merged(orders)]
+    keyed = {report.rank: dict(_keyed(report.compiles)) for report in ranks}
+    return [Row(key, {rank: own[key] for rank, own in keyed.items() if key in own}) for key in _merged(keyed.values())]
 
 
 def _keyed(compiles: Iterable[RankCompile]) -> Iterator[tuple[Key, RankCompile]]:
@@ -68,7 +62,7 @@ def _keyed(compiles: Iterable[RankCompile]) -> Iterator[tuple[Key, RankCompile]]
         numbers[frame] += 1
 
 
-def _merged(orders: Sequence[Sequence[Key]]) -> Iterator[Key]:
+def _merged(orders: Iterable[Iterable[Key]]) -> Iterator[Key]:
     """Each key once; one that comes only in a later order goes behind the key that it follows there."""
     after: dict[Key | None, list[Key]] = defaultdict(list)
     known: set[Key] = set()
@@ -165,10 +159,7 @@ def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement])
                 # Ranks can differ in more than the first of it.
                 groups = groups_of(_values(row)[what])
             return Divergence(
-                compile=found.compile,
-                function=found.function,
-                location=found.location,
-                resumes_at=found.resumes_at,
+                **values_of(found, "compile", "function", "location", "resumes_at"),
                 ranks=tuple(sorted(rank for group in groups[1:] for rank in group)),
                 what=what,
                 values=tuple(DivergentValue(ranks=group, value=_value(row, group[0], what)) for group in groups),

@@ -6,13 +6,14 @@ Each rank is read and diagnosed by itself, on an executor, and all are put side 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor, Failure
+from graphdoctor.facts.base import field_types, values_of
 from graphdoctor.facts.diagnosis import SEVERITIES
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import Divergence, Job, JobFinding, OfRank, Rank, RankReport
@@ -124,7 +125,7 @@ def job_of(
         environment=ranks[0].environment,
         ranks=tuple(
             Rank(
-                **{each.name: getattr(report, each.name) for each in fields(OfRank)},
+                **values_of(report, *field_types(OfRank)),
                 compile_s=report.summary.compile_time_s,
                 waits_s=waits[report.rank],
                 last_record_s=None if begin_s is None or report.last_s is None else report.last_s - begin_s,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Location
 from graphdoctor.facts.job import RankCompile, RankReport
 from graphdoctor.facts.marks import CompileMark, LogSpan
@@ -120,13 +121,10 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
         causes, changed = _causes(compile_)
         found.append(
             RankCompile(
-                compile_id=compile_.compile_id,
-                outcome=compile_.outcome,
                 causes=causes,
                 changed=changed,
-                duration_s=compile_.duration_s,
-                backend_s=compile_.backend_s,
                 mark=marks.get(compile_.compile_id) or CompileMark(compile_id=compile_.compile_id),
+                **values_of(compile_, "compile_id", "outcome", "duration_s", "backend_s"),
                 **frames.get(compile_.frame_id, unknown),
             )
         )

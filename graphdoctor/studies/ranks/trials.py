@@ -9,10 +9,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import Job, JobFinding, JobRemedyKind, JobTrial, JobVerdict
 from graphdoctor.facts.run import Setting
@@ -104,8 +104,7 @@ def try_remedies(
 def judged(remedy: Remedy, ran: Ran, before: Job, after: Job) -> JobTrial:
     """What one trial showed, between two runs of the untouched script."""
     now, had = ran.job, _codes(before)
-    tried: dict[str, Any] = {name: getattr(remedy, name) for name in ("kind", "title", "setting", "codes")}
-    tried["status"] = ran.status
+    tried = values_of(remedy, "kind", "title", "setting", "codes") | {"status": ran.status}
     if now is None or ran.status != (before.exit.status or 0):
         # What a rank of it reports that none did before; else what its end says.
         raised = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from graphdoctor.facts.job import HangCandidate, HangKind, RankCompile, RankReport, Skew, Straggler, StragglerCause
 from graphdoctor.studies.ranks.agreement import Row, groups_of
@@ -92,8 +91,15 @@ def _candidate(
     collectives: tuple[str, ...] = (),
     words: tuple[str, ...] = (),
 ) -> HangCandidate:
-    known: dict[str, Any] = {"waiting": waiting, "missing": missing, "collectives": collectives, "words": words}
-    return HangCandidate(kind=kind, compile=row.first.compile_id, function=row.first.function, **known)
+    return HangCandidate(
+        kind=kind,
+        compile=row.first.compile_id,
+        function=row.first.function,
+        waiting=waiting,
+        missing=missing,
+        collectives=collectives,
+        words=words,
+    )
 
 
 def _started(compile_: RankCompile) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -232,29 +232,21 @@ def _causes(before: SurveyRow, after: SurveyRow) -> _Changes:
         return
     gone, new = list(before.causes), list(after.causes)
     for identity in _IDENTITIES:
-        common = Counter(map(identity, gone)) & Counter(map(identity, new))
-        gone, new = _without(gone, common, identity), _without(new, common, identity)
+        for cause in tuple(new):
+            same = [one for one in gone if identity(one) == identity(cause)]
+            if same:
+                gone.remove(same[0])
+                new.remove(cause)
     for cause in new:
         yield "worse", SurveyChange(kind="cause", severity=cause.severity, cause=cause)
     for cause in gone:
         yield "better", SurveyChange(kind="cause", cause=cause)
 
 
-_Identity = tuple[str | None, ...]
-_IDENTITIES: tuple[Callable[[SurveyCause], _Identity], ...] = (
+_IDENTITIES: tuple[Callable[[SurveyCause], tuple[str | None, ...]], ...] = (
     lambda cause: (cause.fingerprint,),
     lambda cause: (cause.code, cause.file, cause.function, cause.text or str(cause.line)),
 )
-
-
-def _without(
-    causes: Iterable[SurveyCause], common: Counter[_Identity], identity: Callable[[SurveyCause], _Identity]
-) -> list[SurveyCause]:
-    left, matched = [], Counter(common)
-    for cause in causes:
-        matched[identity(cause)] -= 1
-        left += [cause] if matched[identity(cause)] < 0 else []
-    return left
 
 
 # The surveys as a whole.

@@ -45,10 +45,7 @@ def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
     seconds = sum(times) if len(times) == len(reports) else None
     shard, missing = _shards(reports)
     notes = (*missing, *_differences(reports), *(note for report in reports for note in report.notes))
-    return SurveyReport(
-        schema_version=first.schema_version,
-        graphdoctor_version=first.graphdoctor_version,
-        name=first.name,
+    return first.replace(
         started=min(report.started for report in reports),
         seconds=seconds,
         options={name: value for name, value in first.options.items() if all(_has(r, name, value) for r in reports)},

@@ -11,7 +11,7 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from graphdoctor.facts.diagnosis import Severity
+from graphdoctor.facts.diagnosis import SEVERITIES
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.survey import (
     SURVEY_STATUSES,
@@ -25,7 +25,6 @@ from graphdoctor.facts.survey import (
 
 _MOST_CAUSES = 10
 _HOUR_S = 3600.0
-_SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 _Found = tuple[SurveyRow, SurveyCause]
 
 
@@ -52,10 +51,8 @@ def _timed_everywhere(rows: Iterable[SurveyRow], variants: Collection[str]) -> f
 
 def _groups(rows: Iterable[SurveyRow], variant: str, shared: Collection[str]) -> Iterable[SurveyGroup]:
     own = [row for row in rows if row.variant == variant]
-    yield _group(own, variant, None, shared)
-    families = sorted({row.family for row in own if row.family is not None})
-    for family in families:
-        yield _group([row for row in own if row.family == family], variant, family, shared)
+    for family in (None, *sorted({row.family for row in own if row.family is not None})):
+        yield _group([row for row in own if family in (None, row.family)], variant, family, shared)
 
 
 def _group(rows: Sequence[SurveyRow], variant: str, family: str | None, shared: Collection[str]) -> SurveyGroup:
@@ -112,15 +109,13 @@ def shared_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
     # What fails without torch.compile has findings of that failure.
     judged = ((row, cause) for row in rows if row.is_judged for cause in row.causes)
     found = grouped(((cause.code, cause.file, cause.function), (row, cause)) for row, cause in judged)
-    single: dict[str, list[_Found]] = {}
-    shared: list[list[_Found]] = []
-    for (code, *_), together in found.items():
-        if len({row.name for row, _ in together}) == 1:
-            single.setdefault(code, []).extend(together)
-        else:
-            shared.append(together)
-    causes = [_shared(together) for together in (*shared, *single.values())]
-    return tuple(sorted(causes, key=_rank))
+    # Functions that only one target has are one cause for each rule.
+    together = grouped(
+        (place if len({row.name for row, _ in own}) > 1 else place[:1], each)
+        for place, own in found.items()
+        for each in own
+    )
+    return tuple(sorted(map(_shared, together.values()), key=_rank))
 
 
 def shared_export_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
@@ -149,10 +144,9 @@ def _shared(found: Sequence[_Found]) -> SharedCause:
     # The first of those on the line that most rows have.
     line = Counter(cause.location for cause in causes).most_common(1)[0][0]
     usual = next(cause for cause in causes if cause.location == line)
-    functions = dict.fromkeys((cause.file, cause.function) for cause in causes)
-    by_function = sorted({(list(functions).index((one.file, one.function)), one.line, one.location) for one in causes})
-    verified = [(row, cause) for row, cause in found if cause.fix is not None and cause.fix_verdict == "verified"]
-    fixed = next((one for one in (*(one for _, one in verified), *causes) if one.fix is not None), usual)
+    functions = grouped(((cause.file, cause.function), cause) for cause in sorted(causes, key=lambda one: one.line))
+    functions = {(one.file, one.function): functions[one.file, one.function] for one in causes}
+    fixed = min(causes, key=lambda one: (one.fix is None, one.fix_verdict != "verified"))
     totals: dict[str, float | None] = {}
     for name in ("call_us", "compile_s"):
         known = [getattr(one, name) for one in causes if getattr(one, name) is not None]
@@ -161,17 +155,19 @@ def _shared(found: Sequence[_Found]) -> SharedCause:
         **vars(usual)
         | totals
         | {
-            "severity": max((cause.severity for cause in causes), key=_SEVERITIES.index),
+            "severity": min((cause.severity for cause in causes), key=SEVERITIES.index),
             "count": sum(cause.count for cause in causes),
             "eager_frames": sum(cause.eager_frames for cause in causes),
             "fix": fixed.fix,
             "fix_verdict": fixed.fix_verdict,
             "diff": fixed.diff,
         },
-        lines=tuple(sorted({one.line for one in causes if (one.file, one.function) == (usual.file, usual.function)})),
+        lines=tuple(dict.fromkeys(one.line for one in functions[usual.file, usual.function])),
         functions=len(functions),
-        places=tuple(dict.fromkeys(location for _, _, location in by_function)),
+        places=tuple(dict.fromkeys(one.location for own in functions.values() for one in own)),
         targets=tuple(dict.fromkeys(row.name for row, _ in found)),
         rows=len({row.key for row, _ in found}),
-        fix_verified=tuple(dict.fromkeys(row.name for row, cause in verified if cause.fix == fixed.fix)),
+        fix_verified=tuple(
+            dict.fromkeys(row.name for row, one in found if (one.fix_verdict, one.fix) == ("verified", fixed.fix))
+        ),
     )

@@ -27,6 +27,7 @@ from graphdoctor.facts.reading import plain
 from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, FORMAT, META_FILE, REQUEST_FILE, TRACE_FOLDER
 from graphdoctor.trials.launch.lifeline import Lifeline
 from graphdoctor.trials.launch.request import Request
+from graphdoctor.trials.launch.store import unwritable
 
 if TYPE_CHECKING:
     from graphdoctor.facts.progress import TrialEvent
@@ -88,8 +89,8 @@ class Setup:
         return replace(self, timeout_s=self.timeout_s or _PROCESS_S)
 
 
-def record(request: Request, recording: Path, setup: Setup, *, descriptor: int | None = None) -> ProbeExit:
-    """Run the probe once, in an empty folder; a descriptor is an open file that it inherits."""
+def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
+    """Run the probe once, in an empty folder."""
     python = setup.interpreter
     described = request.described() | ({} if python == sys.executable else {"python": python})
     request_path = recording / REQUEST_FILE
@@ -100,9 +101,9 @@ def record(request: Request, recording: Path, setup: Setup, *, descriptor: int |
     child = watch(
         request_path,
         setup,
-        traced=request.is_traced,
+        traced=not request.descriptors,
         backend=request.spec.backend,
-        descriptors=() if descriptor is None else (descriptor,),
+        descriptors=request.descriptors,
     )
     if child.crash is not None:
         setup.watching.on_output(child.crash.encode())
@@ -186,10 +187,7 @@ def written(recording: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise GraphDoctorError(f"The recording {recording} was removed while the program ran.") from error
     except OSError as error:
-        raise GraphDoctorError(
-            f"{recording} can't be written: {error.strerror}.",
-            hint="--recordings DIR puts recordings into another folder.",
-        ) from error
+        raise unwritable(recording, error) from error
 
 
 def probe_command(python: str) -> list[str]:

@@ -31,9 +31,8 @@ _INPUT_FORMS = "f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:
 
 @dataclass(frozen=True)
 class TargetText:
-    """A target as it was written: a file or a dotted module name, and a name in it, None for the first that fits."""
+    """What a target's text says: a file or a dotted module name, and a name in it, None for the first that fits."""
 
-    text: str
     file: str | None
     module: str | None
     name: str | None
@@ -76,7 +75,7 @@ class Request:
     inputs: dict[str, Any] | None = None
     measured: Measured = Measured()
     vary: Variation | None = None
-    trial: Mapping[str, object] | None = None
+    trial: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, spec: RunSpec, measured: Measured = Measured(), vary: Variation | None = None) -> Request:
@@ -84,9 +83,9 @@ class Request:
         return cls(spec, parse_target(spec.target), parse_inputs(spec.inputs), measured, vary)
 
     @property
-    def is_traced(self) -> bool:
-        """Whether torch writes its trace log; a program that is timed runs as its user runs it."""
-        return not (self.trial and "timing" in self.trial)
+    def descriptors(self) -> tuple[int, ...]:
+        """Open files that the probe inherits: the socket over which a program is timed, as its user runs it."""
+        return (self.trial["timing"],) if self.trial and "timing" in self.trial else ()
 
     def with_spec(self, **changes: Any) -> Request:  # noqa: ANN401 - the fields of RunSpec
         """The same request with other values in its ``spec``."""
@@ -100,7 +99,7 @@ class Request:
     def for_probe(self) -> dict[str, Any]:
         """The request file's content: the fields of the spec, the target and what is measured, and the rest by name."""
         said = {**vars(self.spec), **vars(self.target), **vars(self.measured)}
-        return {name: value for name, value in said.items() if name not in ("target", "text")} | {
+        return {name: value for name, value in said.items() if name != "target"} | {
             "calibrations": [vars(found) for found in self.measured.calibrations],
             "inputs": self.inputs,
             "vary": None if self.vary is None else vars(self.vary),
@@ -110,7 +109,7 @@ class Request:
     def described(self) -> dict[str, Any]:
         """What the recording remembers of the request: fields of ``TargetInfo``."""
         return {
-            "text": self.target.text,
+            "text": self.spec.target,
             "inputs": list(self.spec.inputs),
             "compile_arguments": self.spec.compile_arguments(),
             "is_regional": self.spec.regional,
@@ -149,12 +148,12 @@ def _parse_target(text: str) -> TargetText:
                 f"{place} is a notebook.",
                 hint="Move the model to a Python file, or use graphdoctor.explain in the notebook.",
             )
-        return TargetText(text, str(path.resolve()), None, name, is_call)
+        return TargetText(str(path.resolve()), None, name, is_call)
     if place.endswith(".py") or "/" in place or "\\" in place:
         raise GraphDoctorError(f"There is no file {place}.", hint=near_files(path))
     if not place or not all(part.isidentifier() for part in place.split(".")):
         raise GraphDoctorError(f"{text!r} isn't a target.", hint="Write file.py, file.py:name or package.module:name.")
-    return TargetText(text, None, place, name, is_call)
+    return TargetText(None, place, name, is_call)
 
 
 def _split_name(text: str) -> tuple[str, str | None]:

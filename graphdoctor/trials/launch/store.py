@@ -80,7 +80,7 @@ class Store:
                     raise
                 made = self._make(self._fallback, name, pool)
             except OSError:
-                raise _unwritable(self._folder, error) from error
+                raise unwritable(self._folder, error) from error
         own = [path for path in _recordings(made.path.parent) if path != made.path and _pool_of(path) == pool]
         for path in own[: max(len(own) - self._keep_count + 1, 0)]:
             if not _is_in_use(path):
@@ -137,7 +137,7 @@ class Store:
         try:
             return _locked(path)
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error) from error
 
     @property
     def programs(self) -> Path:
@@ -219,7 +219,8 @@ def _write_new(path: Path, text: str) -> None:
             stream.write(text)
 
 
-def _unwritable(folder: Path, error: OSError) -> GraphDoctorError:
+def unwritable(folder: Path, error: OSError) -> GraphDoctorError:
+    """The error for a folder of recordings that can't be written."""
     return GraphDoctorError(
         f"{folder} can't be written: {error.strerror}.", hint="--recordings DIR puts recordings into another folder."
     )

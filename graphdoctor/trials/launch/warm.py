@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -25,14 +26,14 @@ from graphdoctor.trials.launch.lifeline import Lifeline
 _END_S = 5.0
 
 
+@dataclass
 class WarmProcess:
     """A probe that was forked; what ``subprocess.Popen`` is to one that was started."""
 
-    def __init__(self, pid: int, answer: socket.socket, stdout: IO[bytes]) -> None:
-        self.pid = pid
-        self.stdout = stdout
-        self.returncode: int | None = None
-        self._answer = answer
+    pid: int
+    stdout: IO[bytes]
+    _answer: socket.socket
+    returncode: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end; its exit status, negative for a signal."""
@@ -109,7 +110,7 @@ class WarmProbes:
             stdout.close()
             return None
         ours.settimeout(None)
-        return WarmProcess(int(pid), ours, stdout)
+        return WarmProcess(int(pid), stdout, ours)
 
     def _connected(self, environment: dict[str, str]) -> socket.socket | None:
         if self._is_usable and self._server is None:
