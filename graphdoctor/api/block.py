@@ -18,7 +18,7 @@ from typing import Self
 from graphdoctor.api.report import Report
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.trials.launch.child import read_events, write_meta
+from graphdoctor.trials.launch.child import last_events, write_meta
 
 _lock = threading.Lock()
 
@@ -99,7 +99,7 @@ class BlockRecording:
 
         opened, self._open = self._open, None
         uncompiled(opened.__exit__, kind, error, traceback)
-        ended = end_of_block(read_events(self._folder.path), duration_s=time.monotonic() - self._started)
+        ended = end_of_block(last_events(self._folder.path), duration_s=time.monotonic() - self._started)
         write_meta(self._folder.path, {"text": self._name, "kind": "block"}, ended)
 
     @property

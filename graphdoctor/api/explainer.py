@@ -13,7 +13,7 @@ from graphdoctor.api.report import Report
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.hints import PYTHON, words
 from graphdoctor.facts.spec import CallSpec, RunSpec
-from graphdoctor.trials.launch.child import read_events, write_meta
+from graphdoctor.trials.launch.child import last_events, write_meta
 from graphdoctor.trials.launch.request import Measured, Request, TargetText
 
 
@@ -89,8 +89,7 @@ class Explainer(CallSpec):
                 raise GraphDoctorError(f"{error}.", hint=error.hint) from None
         duration_s = time.monotonic() - started
         ended = ProbeExit(status=None, reason="finished", duration_s=duration_s)
-        failed: Any = next((event for event in read_events(folder.path) if event["event"] == "call_failed"), None)
-        if failed is not None:
+        if (failed := last_events(folder.path).get("call_failed")) is not None:
             ended = end_of_failed_call(failed, duration_s=duration_s)
             # Dynamo's traceback comes first, then the program's own without torch.compile, if there is one.
             print(complaints[-1], end="", file=sys.stderr)

@@ -78,7 +78,7 @@ def bundle(
             show=progress.say if is_run else None,
             timeout_s=process.timeout,
         )
-        made = bundle_of(place.path, wanted, progress.watching.on_phase)
+        made = bundle_of(place.path, wanted, progress.show_phase)
     content = zipped(made.files)
     write_file(content, output)
     if not process.quiet:

@@ -323,7 +323,7 @@ def run_all(chosen: Chosen, project: Project, asked: ProcessOptions) -> list[Ran
             folder = target.folder or project.root
             try:
                 with contextlib.chdir(folder):
-                    ran.append(_run(target, project, Setup(progress.watching, python or target.python, limit_s)))
+                    ran.append(_run(target, project, progress.setup(python or target.python, limit_s)))
             except GraphDoctorError as error:
                 ran.append(Ran(target, error=error.message, hint=error.hint))
             except OSError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.commands.terminal import live_console, say
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TrialCounts, TrialEvent
-from graphdoctor.trials.launch.child import Watching
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.views.printable import printable
 
 if TYPE_CHECKING:
@@ -48,10 +48,9 @@ class Progress:
         if (console := live_console(is_quiet=is_quiet)) is not None:
             self._status = console.status("starting")
 
-    @property
-    def watching(self) -> Watching:
-        """What the capture calls."""
-        return Watching(on_phase=self._show_phase, on_output=self._pass_on)
+    def setup(self, python: str | None, timeout_s: float | None) -> Setup:
+        """How processes are run while this shows what they do."""
+        return Setup(python, timeout_s, self.show_phase, self._pass_on, self.show_trial)
 
     def __enter__(self) -> Progress:
         if self._status is not None:
@@ -102,7 +101,8 @@ class Progress:
             if self._status is not None:
                 self._status.update(_Ticking(counts))
 
-    def _show_phase(self, phase: str) -> None:
+    def show_phase(self, phase: str) -> None:
+        """Show what is being done."""
         from rich.text import Text
 
         with self._lock:

@@ -73,7 +73,7 @@ def set_up(settings: Settings, process: ProcessOptions, *, is_warm: bool = False
         _import_meanwhile("graphdoctor.fixes.search")
     with Progress(is_quiet=process.quiet) as progress, contextlib.ExitStack() as stack:
         limit_s = settings.timeout if process.timeout is None else process.timeout
-        setup = Setup(progress.watching, process.python, limit_s, progress.show_trial)
+        setup = progress.setup(process.python, limit_s)
         if is_warm:
             warm = WarmProbes(probe_command(setup.interpreter))
             setup = replace(setup, warm=stack.enter_context(contextlib.closing(warm)))

@@ -95,7 +95,7 @@ def search(
     replays = Replays(request, folder / FOLDER, setup)
     jobs = options.jobs or _default_jobs(request, recording)
     eta = Eta(jobs, setup.on_trial)
-    trials = Trials(replays, root, jobs, request.spec.backend, setup.watching.on_phase, eta)
+    trials = Trials(replays, root, jobs, request.spec.backend, setup.on_phase, eta)
     rounds = _Rounds(trials, options)
     try:
         treated = rounds.so_far = rounds.run(recording, check)

@@ -35,7 +35,7 @@ def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatI
         return None
     combined, skipped = found.combined(_MAX_TRIALS)
     trials: list[Together] = [(), *combined]
-    on_phase = setup.watching.on_phase
+    on_phase = setup.on_phase
 
     def run(number: int) -> TrialResult:
         trial = trials[number]

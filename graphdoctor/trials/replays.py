@@ -14,7 +14,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Judged
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trials.launch.child import Setup, Watching, probe_command, record
+from graphdoctor.trials.launch.child import Setup, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.warm import WarmProbes
 from graphdoctor.trials.program import Program
@@ -203,7 +203,9 @@ class Replays:
         # The recorded run has already shown what the program prints.
         setup = replace(
             self.setup,
-            watching=Watching(is_cancelled=self._is_cancelled.is_set),
+            on_phase=Setup.on_phase,
+            on_output=Setup.on_output,
+            is_cancelled=self._is_cancelled.is_set,
             timeout_s=self._timeout_s(request),
             warm=None if is_fresh else self._warm,
         )

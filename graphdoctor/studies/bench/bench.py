@@ -76,7 +76,7 @@ def bench(
 
     def measured(program: Program, folder: Path, prefix: str = "") -> BenchReport:
         def say(phase: str) -> None:
-            setup.watching.on_phase(f"{prefix}{phase}")
+            setup.on_phase(f"{prefix}{phase}")
 
         with Replays(request, folder, setup.with_limit) as replays:
             return _Bench(base, program, ways, folder, replays, say, is_minified).report(diagnosis, most)

@@ -101,7 +101,7 @@ class Search:
 
     def run(self, candidates: Sequence[Candidate]) -> tuple[Way, Way, Timings]:
         """Try each candidate on top of those that were kept: the user's own way, the best one, and their times."""
-        say = self.setup.watching.on_phase
+        say = self.setup.on_phase
         with SideBySide(self.replays, self.folder / _CACHES, say) as ways:
             eager = ways.start_eager(Program())
             before = Way(Program(), {}, self._started(ways, VariantSpec(AS_IT_WAS), Program()))
@@ -176,7 +176,7 @@ class Search:
         return mine is not None and other is not None and mine <= _QUICKER * other and other - mine >= _QUICKER_S
 
     def _look(self, way: Way, reference: Reference) -> Look:
-        self.setup.watching.on_phase("comparing results")
+        self.setup.on_phase("comparing results")
         name = f"check-{slug(way.measured.spec.name)}"
         return look_at(reference, way.program, name, way.changes, self.folder, beside=reference.eager.kernels)
 

@@ -127,7 +127,7 @@ def try_keeping_less(
     request: Request, recording: Path, before: MemoryUse, setting: Setting, setup: Setup, *, draws_random: bool
 ) -> MemoryTrial:
     """Run the same calls with a setting, compare their results with eager mode's, and time them in turns."""
-    on_phase, measured = setup.watching.on_phase, Measured(memory=True)
+    on_phase, measured = setup.on_phase, Measured(memory=True)
     program = Program(change=RunChange(settings=(setting,)))
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
         reference = Reference(replays, Program(), on_phase=on_phase)

@@ -17,7 +17,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.catalog import Architecture, Catalog, Program, Refusal, RefusalKind
 from graphdoctor.facts.hints import did_you_mean
 from graphdoctor.probe.wire import CATALOG_REQUEST_FILE, LIBRARIES, CatalogRequest, program_header
-from graphdoctor.trials.launch.child import ChildExit, Setup, read_events, watch, written
+from graphdoctor.trials.launch.child import ChildExit, Setup, last_events, watch, written
 from graphdoctor.trials.launch.ends import end_of_probe
 
 
@@ -91,14 +91,13 @@ def _asked(
         with written(folder):
             request_path.write_text(json.dumps(request), encoding="utf-8")
         child = watch(request_path, setup, library=library)
-        events = read_events(folder)
-    last = {event["event"]: event for event in events}
+        last = last_events(folder)
     is_complete = last.get("finished", {}).get("is_complete")
-    return last, None if is_complete else _refusal(child, events, setup)
+    return last, None if is_complete else _refusal(child, last, setup)
 
 
-def _refusal(child: ChildExit, events: list[dict[str, Any]], setup: Setup) -> Refusal:
-    ended = end_of_probe(child.status, child.stopped_for, events, python=setup.interpreter, timeout_s=setup.timeout_s)
+def _refusal(child: ChildExit, last: dict[str, Any], setup: Setup) -> Refusal:
+    ended = end_of_probe(child.status, child.stopped_for, last, python=setup.interpreter, timeout_s=setup.timeout_s)
     if ended.reason == "interrupted":
         raise KeyboardInterrupt
     message = ended.message or "The process ended early."

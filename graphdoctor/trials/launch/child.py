@@ -59,22 +59,18 @@ def _ignore(_what: object) -> None: ...
 
 
 @dataclass(frozen=True)
-class Watching:
-    """What the parent does while the probe runs."""
-
-    on_phase: Callable[[str], None] = _ignore
-    on_output: Callable[[bytes], None] = _ignore
-    is_cancelled: Callable[[], bool] = bool
-
-
-@dataclass(frozen=True)
 class Setup:
-    """How processes are run; None for our interpreter, no limits (of resident memory on Linux), no warm start."""
+    """How processes are run, and what is done meanwhile.
 
-    watching: Watching = Watching()
+    None for our interpreter, no limits (of resident memory on Linux), no warm start.
+    """
+
     python: str | None = None
     timeout_s: float | None = None
+    on_phase: Callable[[str], None] = _ignore
+    on_output: Callable[[bytes], None] = _ignore
     on_trial: Callable[[TrialEvent], None] = _ignore
+    is_cancelled: Callable[[], bool] = bool
     warm: WarmProbes | None = None
     memory_bytes: int | None = None
 
@@ -106,12 +102,12 @@ def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
         descriptors=request.descriptors,
     )
     if child.crash is not None:
-        setup.watching.on_output(child.crash.encode())
+        setup.on_output(child.crash.encode())
     # Not earlier: models take longer to import than the child to start.
     from graphdoctor.trials.launch.ends import end_of_probe
 
-    events = read_events(recording)
-    ended = end_of_probe(child.status, child.stopped_for, events, python=python, timeout_s=setup.timeout_s)
+    last = last_events(recording)
+    ended = end_of_probe(child.status, child.stopped_for, last, python=python, timeout_s=setup.timeout_s)
     ended = ended.replace(duration_s=child.duration_s, traceback=child.crash or ended.traceback)
     with written(recording):
         write_meta(recording, described, ended)
@@ -172,7 +168,7 @@ def watch(
                     pass_fds=(*descriptors, lifeline.descriptor),
                 )
         lifeline.hold(-process.pid)
-        output = _Output(process.stdout, setup.watching.on_output)
+        output = _Output(process.stdout, setup.on_output)
         stopped_for = _wait(process, folder, setup)
     output.finish()
     duration_s, status = time.monotonic() - started, process.wait()
@@ -243,7 +239,7 @@ class _Output:
 
 
 def _wait(process: subprocess.Popen[bytes] | WarmProcess, recording: Path, setup: Setup) -> StoppedFor | None:
-    watching, memory_bytes = setup.watching, setup.memory_bytes
+    memory_bytes = setup.memory_bytes
     deadline = math.inf if setup.timeout_s is None else time.monotonic() + setup.timeout_s
     offset = 0
     try:
@@ -254,11 +250,11 @@ def _wait(process: subprocess.Popen[bytes] | WarmProcess, recording: Path, setup
             events, offset = _events_from(recording, offset)
             for event in events:
                 if event["event"] == "phase":
-                    watching.on_phase(str(event.get("phase")))
+                    setup.on_phase(str(event.get("phase")))
                 elif event["event"] == "finished":
                     # Threads that the program left running may keep the process alive.
                     deadline = min(deadline, time.monotonic() + _GRACE_S)
-            if watching.is_cancelled():
+            if setup.is_cancelled():
                 raise KeyboardInterrupt
             if time.monotonic() > deadline:
                 _stop(process, (signal.SIGTERM, signal.SIGKILL))
@@ -310,9 +306,9 @@ def _stop(process: subprocess.Popen[bytes] | WarmProcess, signals: tuple[signal.
     process.wait()
 
 
-def read_events(recording: Path) -> list[dict[str, Any]]:
-    """What the child reported."""
-    return _events_from(recording, 0)[0]
+def last_events(recording: Path) -> dict[str, dict[str, Any]]:
+    """What the child reported, the last event of each kind."""
+    return {event["event"]: event for event in _events_from(recording, 0)[0]}
 
 
 def _events_from(recording: Path, offset: int) -> tuple[list[dict[str, Any]], int]:

@@ -6,6 +6,7 @@ Imported once the child has ended, because of the models that it needs.
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from graphdoctor.facts.hints import COMMAND_LINE, HintCode, HintValue, during, words
@@ -20,14 +21,16 @@ StoppedFor = Literal["timeout", "memory", "interrupted"]
 _Fields = dict[str, Any]
 """Of a ``ProbeExit``."""
 
+_Events = Mapping[str, dict[str, Any]]
+"""What a child reported, the last event of each kind."""
+
 
 def end_of_probe(
-    status: int, stopped_for: StoppedFor | None, events: list[dict[str, Any]], *, python: str, timeout_s: float | None
+    status: int, stopped_for: StoppedFor | None, last: _Events, *, python: str, timeout_s: float | None
 ) -> ProbeExit:
     """How a probe ended."""
-    last: dict[str, Any] = {event["event"]: event for event in events}
     phase = last.get("phase", {})
-    found = {"status": status, "phase": phase.get("phase"), "phase_kind": phase.get("kind")}
+    found: _Fields = {"status": status, "phase": phase.get("phase"), "phase_kind": phase.get("kind")}
     found |= _end(status, stopped_for, last, python=python, timeout_s=timeout_s)
     if stopped_for in ("timeout", "memory") and found["reason"] in ("timeout", "killed"):
         found["stopped_for"] = stopped_for
@@ -35,7 +38,7 @@ def end_of_probe(
 
 
 def _end(
-    status: int, stopped_for: StoppedFor | None, last: dict[str, Any], *, python: str, timeout_s: float | None
+    status: int, stopped_for: StoppedFor | None, last: _Events, *, python: str, timeout_s: float | None
 ) -> _Fields:
     phase, kind = last.get("phase", {}).get("phase"), last.get("phase", {}).get("kind")
     when = during(phase)
@@ -63,13 +66,12 @@ def _end(
     return _end_by_death(status, when)
 
 
-def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[str, Any]]) -> ProbeExit:
+def end_of_script(status: int, stopped_after_s: float | None, last: _Events) -> ProbeExit:
     """How a program ended that was run as it is."""
-    return ProbeExit(status=status, **_end_of_script(status, stopped_after_s, events))
+    return ProbeExit(status=status, **_end_of_script(status, stopped_after_s, last))
 
 
-def _end_of_script(status: int, stopped_after_s: float | None, events: list[dict[str, Any]]) -> _Fields:
-    last: dict[str, Any] = {event["event"]: event for event in events}
+def _end_of_script(status: int, stopped_after_s: float | None, last: _Events) -> _Fields:
     if stopped_after_s is not None:
         return _coded("script_timeout", {"timeout_s": stopped_after_s}) | {"reason": "timeout"}
     error: dict[str, str] | None = last.get("ended", {}).get("error")
@@ -86,9 +88,9 @@ def _end_of_script(status: int, stopped_after_s: float | None, events: list[dict
     return {"reason": "finished"}
 
 
-def end_of_block(events: list[dict[str, Any]], *, duration_s: float) -> ProbeExit:
+def end_of_block(last: _Events, *, duration_s: float) -> ProbeExit:
     """How a block of a program ended that was recorded in its own process."""
-    error: dict[str, str] | None = next((event.get("error") for event in events if event["event"] == "ended"), None)
+    error: dict[str, str] | None = last.get("ended", {}).get("error")
     found: _Fields = {"reason": "finished"} if error is None else _end_by_raising("The block failed", error)
     if error is not None and error["type"] == "KeyboardInterrupt":
         found["reason"] = "interrupted"

@@ -22,7 +22,7 @@ from typing import Any
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
-from graphdoctor.trials.launch.child import RECORDING_VARIABLE, handling, read_events, starting, write_meta, written
+from graphdoctor.trials.launch.child import RECORDING_VARIABLE, handling, last_events, starting, write_meta, written
 from graphdoctor.trials.launch.lifeline import Lifeline
 from graphdoctor.trials.launch.request import near_files
 
@@ -100,7 +100,7 @@ def run_script(
     status = process.returncode
     from graphdoctor.trials.launch.ends import end_of_script
 
-    ended = end_of_script(status, timeout_s if is_timeout else None, read_events(recording))
+    ended = end_of_script(status, timeout_s if is_timeout else None, last_events(recording))
     unwritten = None
     try:
         with written(recording):

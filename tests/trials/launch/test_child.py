@@ -15,7 +15,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, META_FILE
-from graphdoctor.trials.launch.child import Setup, Watching, record
+from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Request, parse_target
 from graphdoctor.trials.launch.script import Script, run_script
 from tests.conftest import clean_environment
@@ -35,9 +35,8 @@ def end(tmp_path: Path) -> Callable[..., ProbeExit]:
         python.write_text(f'#!/bin/sh\nfor request; do :; done\ncd "$(dirname "$request")"\n{script}\n')
         python.chmod(0o755)
         recording = Path(tempfile.mkdtemp(dir=tmp_path))
-        watching = Watching(**options.pop("watching", {}))
         request = Request(spec=RunSpec(target="model.py"), target=parse_target("os:path"))
-        found = record(request, recording, Setup(watching, str(python), **options))
+        found = record(request, recording, Setup(str(python), **options))
         # What is returned is what the recording keeps.
         assert ProbeExit(**json.loads((recording / META_FILE).read_text())["exit"]) == found
         assert found.duration_s is not None
@@ -83,7 +82,7 @@ def test_a_probe_is_stopped(end, monkeypatch):
     found = end(f"{says(PHASE)}\nexec sleep 30", timeout_s=0.5)
     assert (found.reason, found.hint_code) == ("timeout", "timeout")
     assert found.message == "Stopped after 0.5 s in call 2."
-    found = end(f"{says(PHASE)}\nexec sleep 30", watching={"is_cancelled": lambda: True})
+    found = end(f"{says(PHASE)}\nexec sleep 30", is_cancelled=lambda: True)
     assert found.reason == "interrupted"
     if Path("/proc/self/statm").exists():
         found = end(f"{says(PHASE)}\nexec sleep 30", memory_bytes=1)

@@ -17,8 +17,12 @@ ERROR = {"type": "ValueError", "message": "\n too small\nsecond line", "tracebac
 RAISED = {"event": "error", **ERROR}
 
 
+def last(events) -> dict[str, dict[str, Any]]:
+    return {event["event"]: event for event in events}
+
+
 def ended(*events, status=3, stopped_for=None) -> ProbeExit:
-    return end_of_probe(status, stopped_for, list(events), python="/venv/python", timeout_s=2.5)
+    return end_of_probe(status, stopped_for, last(events), python="/venv/python", timeout_s=2.5)
 
 
 FAILED = {"event": "call_failed", "index": 2, "from_compiler": False, **ERROR}
@@ -111,11 +115,11 @@ def test_a_script_ends(snapshot):
         "os._exit": (7, None, [PROCESS]),
         "an interpreter that ignores PYTHONPATH": (2, None, []),
     }
-    assert {case: text_of(end_of_script(*given)) for case, given in scripts.items()} == snapshot
+    assert {case: text_of(end_of_script(*how, last(events))) for case, (*how, events) in scripts.items()} == snapshot
 
 
 def test_a_block_or_a_call_of_our_own_process_ends(snapshot):
     interrupt = ERROR | {"type": "KeyboardInterrupt", "message": ""}
     blocks = [[PROCESS], [ENDED | {"error": ERROR}], [ENDED | {"error": interrupt}]]
-    assert [text_of(end_of_block(events, duration_s=1.5)) for events in blocks] == snapshot
+    assert [text_of(end_of_block(last(events), duration_s=1.5)) for events in blocks] == snapshot
     assert text_of(end_of_failed_call(FAILED, duration_s=0.5)) == snapshot

@@ -16,7 +16,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trials.launch.child import Setup, Watching, probe_command, record
+from graphdoctor.trials.launch.child import Setup, probe_command, record
 from graphdoctor.trials.launch.request import Request, parse_target
 from graphdoctor.trials.launch.warm import WarmProbes
 from tests.conftest import probe_python
@@ -89,9 +89,8 @@ def run(
     folder.mkdir()
     target = f"{program}:{name}"
     output: list[bytes] = []
-    watching = Watching(on_output=output.append)
     request = Request(spec=RunSpec(target=target), target=parse_target(target))
-    found = record(request, folder, Setup(watching, python or probe_python(), timeout_s, warm=warm))
+    found = record(request, folder, Setup(python or probe_python(), timeout_s, on_output=output.append, warm=warm))
     return found, b"".join(output).decode()
 
 
