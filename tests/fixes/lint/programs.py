@@ -12,15 +12,15 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.sections import sections
+
 _HEAD = """\
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 """
 _CALL = "step(torch.linspace(-1, 1, 32).reshape(4, 8))\n"
-_PROGRAM = re.compile(
-    r"^## (?P<name>\S+)(?P<codes>(?: GD\d+)*)(?: (?P<calls>\d+) calls)?\n\n(?P<text>.*?)(?=\n## |\Z)", re.M | re.S
-)
+_HEADING = re.compile(r"(?P<name>\S+)(?P<codes>(?: GD\d+)*)(?: (?P<calls>\d+) calls)?")
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,13 @@ class Program:
 
 
 def _programs(name: str) -> list[Program]:
-    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
-    return [
-        Program(found["name"], frozenset(found["codes"].split()), _whole(found["text"], int(found["calls"] or 1)))
-        for found in _PROGRAM.finditer(text)
-    ]
+    made = []
+    for heading, text in sections(Path(__file__).with_name(name)).items():
+        found = _HEADING.fullmatch(heading)
+        assert found is not None, heading
+        whole = _whole(text, int(found["calls"] or 1))
+        made.append(Program(found["name"], frozenset(found["codes"].split()), whole))
+    return made
 
 
 def _whole(text: str, calls: int) -> str:

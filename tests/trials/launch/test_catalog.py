@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,70 +17,7 @@ from graphdoctor.probe.wire import program_header
 from graphdoctor.trials.launch.catalog import architectures, file_name, write_program
 from graphdoctor.trials.launch.child import Setup, probe_command
 from graphdoctor.trials.launch.warm import WarmProbes
-
-FAKE = {
-    "transformers/__init__.py": """
-        import os, time
-        __version__ = "9.9"
-        class logging:
-            set_verbosity_error = staticmethod(lambda: None)
-        class PretrainedConfig:
-            model_type = "any"
-            def __init__(self):
-                pass
-            def to_dict(self):
-                return {}
-        class Fine(PretrainedConfig):
-            def __init__(self, hidden_size=64):
-                self.hidden_size = hidden_size
-        import torch
-        class FineModel(torch.nn.Module):
-            main_input_name = "x"
-            def __init__(self, config):
-                super().__init__()
-                self.config = config
-                self.linear = torch.nn.Linear(config.hidden_size, 2)
-            def forward(self, x):
-                return self.linear(x)
-        class HangingModel(FineModel):
-            def forward(self, x):
-                time.sleep(600)
-        class EatingModel(FineModel):
-            def forward(self, x):
-                kept = []
-                while True:
-                    kept.append(torch.ones(16, 1024, 1024))
-        class CrashingModel(FineModel):
-            def forward(self, x):
-                os.abort()
-        class LeavingModel(FineModel):
-            def forward(self, x):
-                raise SystemExit(3)
-        class BrokenModel(FineModel):
-            def __init__(self, config):
-                raise ValueError("no such thing")
-        class HugeModel(FineModel):
-            def __init__(self, config):
-                super().__init__(config)
-                self.linear = torch.nn.Linear(2**20, 2**20)
-        class FailingModel(FineModel):
-            def forward(self, x):
-                raise RuntimeError("never works")
-    """,
-    "transformers/models/__init__.py": "",
-    "transformers/models/auto/__init__.py": "",
-    "transformers/models/auto/configuration_auto.py": """
-        import transformers
-        names = ["fine", "hanging", "eating", "crashing", "leaving", "broken", "huge", "failing"]
-        CONFIG_MAPPING_NAMES = {name: "Fine" for name in names}
-        CONFIG_MAPPING = {name: transformers.Fine for name in names}
-    """,
-    "transformers/models/auto/modeling_auto.py": """
-        from transformers.models.auto.configuration_auto import names
-        MODEL_MAPPING_NAMES = {name: name.capitalize() + "Model" for name in names}
-        MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES = {"fine": "FineModel"}
-    """,
-}
+from tests.sections import sections
 
 
 def test_an_unknown_library_is_refused_with_the_nearest() -> None:
@@ -134,10 +70,10 @@ def test_a_file_is_named_as_a_module_can_be() -> None:
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in FAKE.items():
+    for name, text in sections(Path(__file__).with_name("transformers.txt")).items():
         path = tmp_path / "site" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(textwrap.dedent(text))
+        path.write_text(text)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
 
 
