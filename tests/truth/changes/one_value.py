@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import sys
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import torch
@@ -26,7 +27,7 @@ def compiled(function, **options):
     return torch.compile(function, backend="eager", **options)
 
 
-def case(what=None, **options):
+def case(what=None):
     """A function that is given what it calls, compiled; of a class of modules an instance, too."""
 
     def add(function):
@@ -37,7 +38,7 @@ def case(what=None, **options):
                 net = what()
                 function(net, compiled(net))
             else:
-                function(compiled(what, **options))
+                function(compiled(what))
 
         CASES[function.__name__] = run
         return function
@@ -45,7 +46,52 @@ def case(what=None, **options):
     return add
 
 
+def dynamic(length):
+    x = ones(length)
+    torch._dynamo.mark_dynamic(x, 0)
+    return x
+
+
+@contextmanager
+def setting(change, value, before):
+    change(value)
+    yield
+    change(before)
+
+
+class PassingOn(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+class Named(torch.Tensor):
+    pass
+
+
+X, Y = ones(4), ones(4)
+THREADS = torch.get_num_threads()
 TWO_CALLS = {
+    "odd_size": (lambda x: x.sin() if x.shape[0] % 2 == 0 else x.cos(), (dynamic(6),), (dynamic(7),)),
+    "size_over_threshold": (lambda x: x.sin() if x.shape[0] > 10 else x.cos(), (dynamic(6),), (dynamic(17),)),
+    "sizes_no_longer_equal": (
+        lambda x, y: x.sum() + y.sum() if x.shape[0] == y.shape[0] else x.sum(),
+        (dynamic(6), dynamic(6)),
+        (dynamic(6), dynamic(8)),
+    ),
+    "dynamic_marking": (lambda x: x.sin(), (ones(4),), (dynamic(4),)),
+    "attribute_of_object": (
+        lambda x, options: x * options.scale,
+        (X, SimpleNamespace(scale=2.5)),
+        (X, SimpleNamespace(scale=3.5)),
+    ),
+    "attribute_removed": (
+        lambda x, options: x * options.scale if hasattr(options, "scale") else x,
+        (X, SimpleNamespace(scale=2)),
+        (X, SimpleNamespace()),
+    ),
+    "aliasing": (lambda x, y: x + y, (X, Y), (X, X)),
+    "aliasing_no_more": (lambda x, y: x + y, (X, X), (X, Y)),
+    "tensor_subclass": (lambda x: x.sin(), (ones(4),), (ones(4).as_subclass(Named),)),
     "size": (lambda x: x.sin(), (ones(4),), (ones(6),)),
     "size_of_second_dim": (lambda x: x.sin(), (ones(4, 5),), (ones(4, 7),)),
     "number_float": (lambda x, factor: x * factor, (ones(4), 1.5), (ones(4), 2.5)),
@@ -92,71 +138,43 @@ TWO_CALLS = {
 }
 """What is compiled, and the arguments of its calls."""
 
+DYNAMIC = {
+    "size_one": (lambda x: x.sin(), (ones(4),), (ones(1),)),
+    "sizes_equal": (lambda x, y: x + y, (ones(6), ones(6)), (ones(6), ones(1))),
+}
+"""The same with ``dynamic=True``."""
 
-@case(lambda x: x.sin(), dynamic=True)
-def size_one(f):
-    f(ones(4))
-    f(ones(1))
-
-
-def dynamic(length):
-    x = ones(length)
-    torch._dynamo.mark_dynamic(x, 0)
-    return x
-
-
-@case(lambda x: x.sin() if x.shape[0] % 2 == 0 else x.cos())
-def odd_size(f):
-    f(dynamic(6))
-    f(dynamic(7))
-
-
-@case(lambda x: x.sin() if x.shape[0] > 10 else x.cos())
-def size_over_threshold(f):
-    f(dynamic(6))
-    f(dynamic(17))
-
-
-@case(lambda x, y: x + y, dynamic=True)
-def sizes_equal(f):
-    f(ones(6), ones(6))
-    f(ones(6), ones(1))
-
-
-@case(lambda x, y: x.sum() + y.sum() if x.shape[0] == y.shape[0] else x.sum())
-def sizes_no_longer_equal(f):
-    f(dynamic(6), dynamic(6))
-    f(dynamic(6), dynamic(8))
-
-
-@case(lambda x, options: x * options.scale)
-def attribute_of_object(f):
-    options = SimpleNamespace(scale=2.5)
-    f(ones(4), options)
-    options.scale = 3.5
-    f(ones(4), options)
-
-
-@case(lambda x: x.sin())
-def grad_mode(f):
-    f(ones(4, requires_grad=True))
-    with torch.no_grad():
-        f(ones(4, requires_grad=True))
-
-
-@case(lambda x: x.sin())
-def grad_mode_on_again(f):
-    with torch.no_grad():
-        f(ones(4))
-    f(ones(4))
-
-
-@case(lambda x: x.sin())
-def inference_mode(f):
-    x = ones(4)
-    f(x)
-    with torch.inference_mode():
-        f(x)
+BFLOAT16 = torch.autocast("cpu", dtype=torch.bfloat16)
+CONTEXTS = {
+    "grad_mode": (lambda x: x.sin(), ones(4, requires_grad=True), nullcontext(), torch.no_grad()),
+    "grad_mode_on_again": (lambda x: x.sin(), X, torch.no_grad(), nullcontext()),
+    "inference_mode": (lambda x: x.sin(), X, nullcontext(), torch.inference_mode()),
+    "autocast": (lambda x: x @ x, ones(4, 4), nullcontext(), BFLOAT16),
+    "autocast_dtype": (lambda x: x @ x, ones(4, 4), BFLOAT16, torch.autocast("cpu", dtype=torch.float16)),
+    "function_mode": (lambda x: x.sin(), X, nullcontext(), PassingOn()),
+    "threads": (lambda x: x.sin(), X, nullcontext(), setting(torch.set_num_threads, THREADS + 1, THREADS)),
+    "default_dtype": (
+        lambda x: x.sin(),
+        X,
+        nullcontext(),
+        setting(torch.set_default_dtype, torch.float64, torch.float32),
+    ),
+    "default_device": (lambda x: x.sin(), X, nullcontext(), setting(torch.set_default_device, "meta", None)),
+    "determinism": (lambda x: x.sin(), X, nullcontext(), setting(torch.use_deterministic_algorithms, True, False)),
+    "global_number": (
+        lambda x: x * LIMIT,
+        X,
+        nullcontext(),
+        setting(lambda value: globals().update(LIMIT=value), 7, 3),
+    ),
+    "global_dict": (
+        lambda x: x * TABLE["a"],
+        X,
+        nullcontext(),
+        setting(lambda value: TABLE.update(a=value), 2.5, 1.0),
+    ),
+}
+"""What is compiled, its argument, and what its calls are made in."""
 
 
 @case(lambda x: x.sin())
@@ -166,20 +184,6 @@ def inference_tensor(f):
     with torch.no_grad():
         f(ones(4))
         f(made)
-
-
-@case(lambda x: x @ x)
-def autocast(f):
-    f(ones(4, 4))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        f(ones(4, 4))
-
-
-@case(lambda x: x @ x)
-def autocast_dtype(f):
-    for kind in (torch.bfloat16, torch.float16):
-        with torch.autocast("cpu", dtype=kind):
-            f(ones(4, 4))
 
 
 class Dropping(nn.Module):
@@ -339,107 +343,6 @@ def closure_of_inner_function():
     f(ones(4))
 
 
-@case(lambda x, y: x + y)
-def aliasing(f):
-    x, y = ones(4), ones(4)
-    f(x, y)
-    f(x, x)
-
-
-@case(lambda x, y: x + y)
-def aliasing_no_more(f):
-    x, y = ones(4), ones(4)
-    f(x, x)
-    f(x, y)
-
-
-@case(lambda x: x.sin())
-def threads(f):
-    f(ones(4))
-    before = torch.get_num_threads()
-    torch.set_num_threads(before + 1)
-    f(ones(4))
-    torch.set_num_threads(before)
-
-
-@case(lambda x: x.sin())
-def default_dtype(f):
-    x = ones(4)
-    f(x)
-    torch.set_default_dtype(torch.float64)
-    f(x)
-    torch.set_default_dtype(torch.float32)
-
-
-@case(lambda x: x.sin())
-def default_device(f):
-    x = ones(4)
-    f(x)
-    torch.set_default_device("meta")
-    f(x)
-    torch.set_default_device(None)
-
-
-@case(lambda x: x.sin())
-def determinism(f):
-    f(ones(4))
-    torch.use_deterministic_algorithms(True)
-    f(ones(4))
-    torch.use_deterministic_algorithms(False)
-
-
-@case(lambda x: x * LIMIT)
-def global_number(f):
-    global LIMIT  # noqa: PLW0603 - a global that changes is the case
-    f(ones(4))
-    LIMIT = 7
-    f(ones(4))
-
-
-@case(lambda x: x * TABLE["a"])
-def global_dict(f):
-    f(ones(4))
-    TABLE["a"] = 2.5
-    f(ones(4))
-
-
-@case(lambda x: x.sin())
-def function_mode(f):
-    x = ones(4)
-    f(x)
-
-    class Mode(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, function, types, args=(), kwargs=None):
-            return function(*args, **(kwargs or {}))
-
-    with Mode():
-        f(x)
-
-
-@case(lambda x: x.sin())
-def dynamic_marking(f):
-    f(ones(4))
-    f(dynamic(4))
-
-
-@case(lambda x: x.sin())
-def tensor_subclass(f):
-    f(ones(4))
-
-    class Named(torch.Tensor):
-        pass
-
-    f(ones(4).as_subclass(Named))
-
-
-@case(lambda x, options: x * options.scale if hasattr(options, "scale") else x)
-def attribute_removed(f):
-    options = SimpleNamespace(scale=2)
-    f(ones(4), options)
-    del options.scale
-    f(ones(4), options)
-
-
 @case(lambda x, **options: x * options["scale"] if "scale" in options else x)
 def argument_left_out(f):
     f(ones(4), scale=2)
@@ -448,10 +351,15 @@ def argument_left_out(f):
 
 if __name__ == "__main__":
     wanted = sys.argv[1:]
-    for name, (function, *calls) in TWO_CALLS.items():
-        f = compiled(function)
+    for name, (function, *calls) in {**TWO_CALLS, **DYNAMIC}.items():
+        f = compiled(function, dynamic=name in DYNAMIC or None)
         for arguments in calls if not wanted or name in wanted else ():
             f(*arguments)
+    for name, (function, argument, *contexts) in CONTEXTS.items():
+        f = compiled(function)
+        for context in contexts if not wanted or name in wanted else ():
+            with context:
+                f(argument)
     for name, run in CASES.items():
         if not wanted or name in wanted:
             run()
