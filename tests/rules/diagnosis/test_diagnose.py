@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from syrupy.assertion import SnapshotAssertion
+
 from graphdoctor.facts.recording import BreakReason, Call, CallError, Enclosing, Recording
 from graphdoctor.rules.diagnosis.selection import Selection
-from tests.each import for_each
 from tests.factories import FILE, LOOP, PRINT, compiled, context, diagnosed, entry, frame, graph, record, recording
+from tests.rules.said import said_in_full
+
+METHOD = BreakReason(gb_type="Unsupported method call", torch_id="GB0156")
+ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
+ODD = BreakReason(gb_type="Something new", torch_id="GB9999", explanation="No idea.", hints=("Try X.",))
 
 
 def helper_break() -> Recording:
@@ -27,154 +33,56 @@ def helper_break() -> Recording:
     )
 
 
-def test_a_break_in_a_helper_is_one_site_with_its_graphs_and_resume_functions() -> None:
-    diagnosis = diagnosed(helper_break())
-    (finding,) = diagnosis.findings
-    assert (finding.code, finding.location.line, finding.count) == ("GD101", 3, 2)
-    assert finding.effects.graphs == ("0/0", "2/0", "3/0")
-    assert finding.effects.resume_functions == ("2/0", "3/0")
-    assert finding.compile_ids == ("0/0", "1/0")
-    assert [step.function for step in finding.user_stack] == ["forward", "helper"]
-    assert diagnosis.summary.break_sites == 1
-    assert diagnosis.summary.break_records == 2
-
-
-def test_each_graph_says_what_ended_it() -> None:
-    diagnosis = diagnosed(helper_break())
-    assert [report.ended_by for report in diagnosis.graphs] == ["model.py:3 (GB0059)", "return", "return"]
-    assert diagnosis.graphs[0].ended_by_fingerprint == diagnosis.findings[0].fingerprint
-    assert diagnosis.recording.graphs[1].function == "Net.helper from line 3"
-
-
-def skipped() -> Recording:
-    return recording(
-        breaks=(record(entry(14), effect="frame_skipped", chain=(PRINT, LOOP)),),
-        compiles=(compiled(outcome="skipped"),),
-        graphs=(),
-        sources=(context(14, 'print("x")', Enclosing(kind="for", line=12, text="for layer in self.layers:")),),
-    )
-
-
-def test_a_skipped_frame_is_a_finding_of_its_own_at_the_same_line_with_the_same_cause() -> None:
-    diagnosis = diagnosed(skipped())
-    assert [(finding.code, finding.severity) for finding in diagnosis.findings] == [
-        ("GD101", "error"),
-        ("GD111", "error"),
-    ]
-    assert {finding.location.line for finding in diagnosis.findings} == {14}
-    assert {finding.torch_id for finding in diagnosis.findings} == {"GB0059"}
-    skip = diagnosis.findings[1]
-    assert "`for`" in skip.message
-    assert (skip.related[0].line, skip.related[0].note) == (12, "the break is inside this `for`")
-    assert diagnosis.summary.skipped_frames == 1
-    assert diagnosis.summary.break_sites == 1
-    assert diagnosis.frames[0].state == "skipped"
-
-
-def test_a_break_behind_which_the_rest_runs_eagerly_is_an_error_but_no_skipped_frame() -> None:
-    diagnosis = diagnosed(recording(breaks=(record(entry(12), effect="rest_eager"),)))
-    (finding,) = diagnosis.findings
-    assert finding.severity == "error"
-    assert finding.effects.rest_eager_frames == ("Net.forward",)
-    assert diagnosis.summary.skipped_frames == 0
-    assert diagnosis.frames[0].state == "partly_eager"
-
-
-def test_an_unknown_break_keeps_torchs_words() -> None:
-    odd = BreakReason(gb_type="Something new", torch_id="GB9999", explanation="No idea.", hints=("Try X.",))
-    (finding,) = diagnosed(recording(breaks=(record(entry(5), chain=(odd,)),))).findings
-    assert finding.code == "GD100"
-    assert "Something new" in finding.message
-    assert finding.torch_reason == "Something new: No idea."
-    assert finding.hints == ("Try X.",)
-
-
-def test_a_break_inside_torch_is_put_at_the_line_that_led_there() -> None:
-    inside = entry(79, "graph_break()", file="/site/torch/optim/optimizer.py", origin="torch", qualname=None)
-    above = entry(28, "optimizer.step()")
-    facts = recording(
-        breaks=(record(inside),), compiles=(compiled(stack=(above, entry(70, "def step", origin="torch"))),)
-    )
-    (finding,) = diagnosed(facts).findings
-    assert (finding.location.file, finding.location.line) == ("model.py", 28)
-
-
-@for_each(
-    "function, titles",
-    [
-        ("<module>", ()),
-        ("forward", ("Move `loss.backward()` out of the compiled function", "If the call must stay")),
-    ],
-)
-def test_a_line_that_led_to_a_break_inside_torch_is_moved_only_out_of_what_torch_compiles(
-    function: str, titles: tuple[str, ...]
-) -> None:
+def inside_torch(function: str) -> Recording:
+    """A break in torch's own code; what is compiled was called at line 28."""
     inside = entry(79, "self.logger.log()", file="/site/torch/nn/parallel.py", origin="torch", qualname=None)
-    above = entry(28, "loss.backward()", function=function)
-    unsupported = BreakReason(gb_type="Unsupported method call", torch_id="GB0156")
-    facts = recording(
-        breaks=(record(inside, chain=(unsupported,)),),
-        compiles=(compiled(stack=(above, entry(70, "def log", origin="torch"))),),
-    )
-    (finding,) = diagnosed(facts).findings
-    assert finding.location.line == 28
-    assert len(finding.fixes) == len(titles)
-    assert all(fix.title.startswith(title) for fix, title in zip(finding.fixes, titles, strict=True))
+    stack = (entry(28, "loss.backward()", function=function), entry(70, "def log", origin="torch"))
+    return recording(breaks=(record(inside, chain=(METHOD,)),), compiles=(compiled(stack=stack),))
 
 
-def test_where_a_module_of_torch_is_compiled_nothing_can_be_moved() -> None:
+def compiled_in_torch() -> Recording:
+    """A module of torch's is compiled, whose own code breaks."""
     made = entry(23, "compiled = torch.compile(model)", function="<module>")
     inside = entry(79, "self.logger.log()", file="/site/torch/nn/parallel.py", origin="torch", qualname=None)
-    unsupported = BreakReason(gb_type="Unsupported method call", torch_id="GB0156")
-    facts = recording(breaks=(record(made, inside, chain=(unsupported,)),), frames=(frame(line=23),))
-    (finding,) = diagnosed(facts).findings
-    assert (finding.location.line, finding.fixes) == (23, ())
+    return recording(breaks=(record(made, inside, chain=(METHOD,)),), frames=(frame(line=23),))
 
 
-def test_two_causes_on_one_line_are_two_findings_at_one_site() -> None:
-    other = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
-    diagnosis = diagnosed(recording(breaks=(record(entry(7)), record(entry(7), chain=(other,), compile_id="1/0"))))
-    assert [finding.code for finding in diagnosis.findings] == ["GD101", "GD103"]
-    assert diagnosis.summary.break_sites == 1
-
-
-def test_a_recompile_names_the_kind_of_guard_and_counts() -> None:
-    sizes = tuple(
-        compiled(f"0/{n}", reasons=(f"0/{n - 1}: tensor 'x' size mismatch at index 0. expected {n}, actual {n + 1}",))
-        for n in (1, 2)
-    )
-    diagnosis = diagnosed(recording(compiles=(compiled(), *sizes)))
-    (finding,) = diagnosis.findings
-    assert (finding.code, finding.count, finding.location.line) == ("GD202", 2, 10)
-    assert "`x.shape[0]` changed: 1 → 2 → 3" in finding.message
-    assert finding.compile_ids == ("0/1", "0/2")
-    assert (diagnosis.summary.compiles, diagnosis.summary.recompiles) == (3, 2)
-
-
-@for_each(
-    "eager, words",
-    [
-        ("ok", "without torch.compile, the call works"),
-        ("RuntimeError", "without torch.compile, it raises RuntimeError: shapes differ"),
-        (None, "call 1 raised ValueError: bad shape"),
-    ],
-)
-def test_a_users_error_says_what_eager_mode_does_only_when_it_was_tried(eager: str | None, words: str) -> None:
+def failed_call(eager: str | None) -> Recording:
     trace = (
         f'Traceback (most recent call last):\n  File "{FILE}", line 12, in forward\n    x.reshape(7)\nValueError: b\n'
     )
     said = "shapes differ" if eager == "RuntimeError" else None
     error = CallError(type="ValueError", message="bad shape", traceback=trace, eager=eager, eager_message=said)
-    facts = recording(calls=(Call(index=1, outcome="error", error=error),), coverage=None)
-    (finding,) = diagnosed(facts).findings
-    assert (finding.code, finding.location.line, finding.location.text) == ("GD901", 12, "x.reshape(7)")
-    assert words in finding.message
+    return recording(calls=(Call(index=1, outcome="error", error=error),), coverage=None)
 
 
-def test_unknown_stays_unknown() -> None:
-    diagnosis = diagnosed(recording(coverage=None, compiles=(compiled().replace(duration_s=None),)))
-    assert diagnosis.summary.coverage is None
-    assert diagnosis.summary.compile_time_s is None
+SIZES = tuple(
+    compiled(f"0/{n}", reasons=(f"0/{n - 1}: tensor 'x' size mismatch at index 0. expected {n}, actual {n + 1}",))
+    for n in (1, 2)
+)
+CASES = {
+    "a break in a helper": helper_break(),
+    "a skipped function": recording(
+        breaks=(record(entry(14), effect="frame_skipped", chain=(PRINT, LOOP)),),
+        compiles=(compiled(outcome="skipped"),),
+        graphs=(),
+        sources=(context(14, 'print("x")', Enclosing(kind="for", line=12, text="for layer in self.layers:")),),
+    ),
+    "the rest runs eagerly": recording(breaks=(record(entry(12), effect="rest_eager"),)),
+    "an unknown break": recording(breaks=(record(entry(5), chain=(ODD,)),)),
+    "inside torch, called by the program": inside_torch("<module>"),
+    "inside torch, called by what is compiled": inside_torch("forward"),
+    "in a module of torch's that is compiled": compiled_in_torch(),
+    "two causes on one line": recording(breaks=(record(entry(7)), record(entry(7), chain=(ITEM,), compile_id="1/0"))),
+    "recompiles": recording(compiles=(compiled(), *SIZES)),
+    **{f"a call that raises, in eager mode: {eager}": failed_call(eager) for eager in ("ok", "RuntimeError", None)},
+    "nothing is known": recording(coverage=None, compiles=(compiled().replace(duration_s=None),)),
+    "a value that is used": recording(breaks=(record(entry(5, "x = helper(print(x))")),)),
+}
+
+
+def test_what_findings_and_counts_are_made(snapshot: SnapshotAssertion) -> None:
+    assert said_in_full(CASES) == snapshot
 
 
 def test_fingerprints_survive_lines_moving_and_tell_equal_lines_apart() -> None:
@@ -204,13 +112,3 @@ def test_selection_hides_findings_and_says_how_many_but_changes_no_count() -> No
     assert (own.summary.hidden_findings, own.summary.break_sites) == (1, 2)
     assert diagnosed(facts, selection=Selection(select=("GD2",))).findings == ()
     assert diagnosed(facts, selection=Selection(ignore=("GD101",))).findings == ()
-
-
-def test_a_statement_whose_value_is_used_is_never_to_be_skipped() -> None:
-    def fixes(text: str) -> list[str]:
-        (finding,) = diagnosed(recording(breaks=(record(entry(5, text)),))).findings
-        return [fix.title for fix in finding.fixes]
-
-    guard = 'Skip `print("x")` while compiling: put it under `if not torch.compiler.is_compiling()`'
-    assert guard in fixes('print("x")')
-    assert not any(title.startswith("Skip ") for title in fixes("x = helper(print(x))"))

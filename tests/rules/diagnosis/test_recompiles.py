@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, FailedCompile, Recording
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
 from tests.factories import change, compiled, diagnosed, entry, frame, recompiled, recording
+from tests.rules.said import said_in_full
 
 BATCH = change()
 STEP = change("module_number", "self.step", "1", "2", source="L['self'].step")
@@ -56,37 +59,6 @@ def test_without_numbered_calls_another_function_at_the_same_depth_is_another_ca
     assert [event.frame.function for event in events] == ["forward", "other"]
 
 
-def test_a_report_adds_up_what_one_change_cost() -> None:
-    (report,) = diagnosed(facts_of(recompiled("0/1", BATCH), recompiled("1/1", BATCH))).recompiles
-    assert report.compile_ids == ("0/1", "1/1")
-    assert report.cost_s == 0.5
-    assert report.followed_in == ("Net.forward from line 11",)
-    assert (report.call_index, report.nearest, report.cause) == (2, "0/0", (BATCH,))
-
-
-def test_values_that_change_over_the_calls_are_one_finding_with_all_their_values() -> None:
-    steps = [
-        recompiled(f"0/{n}", change("value", "mode", f"m{n}", f"m{n + 1}", source="L['mode']"), call=n + 1)
-        for n in (1, 2, 3)
-    ]
-    diagnosis = diagnosed(facts_of(*steps))
-    (finding,) = diagnosis.findings
-    assert (finding.count, finding.location.line) == (3, 12)
-    assert "m1 → m2 → m3 → m4" in finding.message
-    assert diagnosis.summary.recompile_causes == 1
-    assert {report.fingerprint for report in diagnosis.recompiles} == {finding.fingerprint}
-
-
-def test_the_values_of_a_finding_are_those_that_calls_passed() -> None:
-    size = change(expression="x.shape[1]", old="6", new="1")
-    prompt = change(expression="x.shape[1]", old="6", new="9")
-    known = facts_of(recompiled("0/1", size), recompiled("0/2", prompt.replace(previous="1"), call=5))
-    unknown = facts_of(recompiled("0/1", size), recompiled("0/2", prompt.replace(previous=None), call=5))
-    for facts in (known, unknown):
-        (finding,) = diagnosed(facts).findings
-        assert "`x.shape[1]` changed: 6 → 1 → 9" in finding.message
-
-
 def test_a_change_from_the_same_last_value_follows_whatever_the_entries_were_compiled_for() -> None:
     outer = change(expression="x.shape[1]", old="6", new="9").replace(previous="1")
     inner = change(expression="y.shape[1]", old="3", new="9", source="L['y']").replace(previous="1")
@@ -111,89 +83,62 @@ def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerpri
     assert at(7) == at(70)
 
 
-def test_two_values_that_change_together_are_found_both_and_one_cause() -> None:
-    summary = diagnosed(facts_of(recompiled("0/1", BATCH, STEP))).summary
-    assert (summary.recompiles, summary.recompile_causes) == (1, 1)
-
-
-def test_the_limit_says_which_values_filled_the_cache_and_what_went_eager_with_it() -> None:
-    fills = [recompiled(f"0/{n}", STEP, call=n + 1) for n in range(1, 8)]
-    over = [recompiled("0/8", STEP, call=9, outcome="limit"), recompiled("1/8", STEP, call=9, outcome="limit")]
-    diagnosis = diagnosed(facts_of(*fills, *over))
-    limit = diagnosis.findings[0]
-    assert (limit.code, limit.severity, limit.compile_ids) == ("GD201", "error", ("0/8", "1/8"))
-    assert "since call 9" in limit.message
-    assert "together with `Net.forward from line 11`" in limit.message
-    assert "`self.step` (7)" in limit.message
-    assert diagnosis.recompiles[-1].is_over_limit
-    assert diagnosis.summary.frames_over_limit == 2
-    assert [report.state for report in diagnosis.frames] == ["over_limit", "over_limit"]
-
-
-def test_the_limit_that_was_hit_is_the_one_to_raise() -> None:
-    over = recompiled("0/8", STEP, call=9, outcome="limit")
-    failure = FailedCompile(type="Unsupported", message="", limit="accumulated_recompile_limit")
-    limit = diagnosed(facts_of(over.replace(failure=failure))).findings[0]
-    assert "accumulated_recompile_limit" in limit.message
-    assert [fix.setting.name for fix in limit.fixes if fix.setting] == [
-        "torch._dynamo.config.accumulated_recompile_limit"
-    ]
-
-
-def test_a_recompile_without_any_reason_is_still_told() -> None:
-    bare = compiled("0/1", call=2).replace(is_recompile=True)
-    (finding,) = diagnosed(facts_of(bare)).findings
-    assert finding.code == "GD200"
-    assert "a guard that torch did not name" in finding.message
-
-
-def test_a_finding_about_five_numbers_has_five_changes() -> None:
-    numbers = [change("number", name, "1", "2", source=f"L['{name}']") for name in "abcde"]
-    (finding,) = diagnosed(facts_of(recompiled("0/1", *numbers))).findings
-    assert finding.code == "GD203"
-    assert finding.changes == tuple(numbers)
-
-
-def test_a_value_that_changed_in_several_calls_is_one_change_of_the_finding() -> None:
-    again = change(old="8", new="16")
-    (finding,) = diagnosed(facts_of(recompiled("0/1", BATCH), recompiled("0/2", again, call=3))).findings
-    assert finding.changes == (BATCH,)
-
-
-def test_a_finding_counts_the_changes_that_were_not_recorded() -> None:
-    compile_ = recompiled("0/1", BATCH)
+def hidden(compile_: Compile, count: int) -> Compile:
     assert compile_.cause is not None
-    hidden = compile_.replace(cause=compile_.cause.replace(hidden_change_count=3))
-    (finding,) = diagnosed(facts_of(hidden)).findings
-    assert finding.hidden_change_count == 3
+    return compile_.replace(cause=compile_.cause.replace(hidden_change_count=count))
 
 
-def test_a_function_over_its_limit_names_every_value_that_filled_the_cache() -> None:
-    numbers = [change("number", name, "1", "2", source=f"L['{name}']") for name in "abcdef"]
-    over = recompiled("0/2", numbers[0], call=3, outcome="limit")
-    findings = diagnosed(facts_of(recompiled("0/1", *numbers), over)).findings
-    (limit,) = [finding for finding in findings if finding.code == "GD201"]
-    assert limit.changes == tuple(numbers)
+def after(nearest: str, compile_: Compile) -> Compile:
+    assert compile_.cause is not None
+    return compile_.replace(cause=compile_.cause.replace(nearest=nearest))
 
 
-def fixes_of(*compiles: Compile, parameters: tuple[str, ...] = ("x", "cache")) -> tuple[Fix, ...]:
-    facts = facts_of(*compiles)
-    target = facts.target.replace(parameters=parameters)
-    (finding,) = [found for found in diagnosed(facts.replace(target=target)).findings if found.code == "GD202"]
-    return finding.fixes
+def called_with(*parameters: str, compiles: Compile) -> Recording:
+    facts = facts_of(compiles)
+    return facts.replace(target=facts.target.replace(parameters=parameters))
 
 
-def test_a_size_that_only_changed_to_1_is_not_to_be_marked() -> None:
-    (fix,) = fixes_of(recompiled("0/1", change(old="6", new="1")))
-    assert "0 and 1" in fix.title
-    assert fix.snippet is None
+def numbers(names: str) -> list[GuardChange]:
+    return [change("number", name, "1", "2", source=f"L['{name}']") for name in names]
 
 
-def test_a_tensor_that_the_first_call_need_not_have_is_marked_in_words() -> None:
-    grown = change(expression="cache['k'].shape[1]", old="6", new="7", source="L['cache']['k']")
-    again = recompiled("0/2", grown, call=3)
-    assert again.cause is not None
-    later = again.replace(cause=again.cause.replace(nearest="0/1"))
-    assert fixes_of(again)[0].snippet == "torch._dynamo.mark_dynamic(cache['k'], 1)"
-    assert "before each call in which the tensor exists" in fixes_of(later)[0].title
-    assert fixes_of(later)[0].snippet is None
+MODES = [change("value", "mode", f"m{n}", f"m{n + 1}", source="L['mode']") for n in (1, 2, 3)]
+TOKEN, PROMPT = (change(expression="x.shape[1]", old="6", new=new) for new in ("1", "9"))
+GROWN = change(expression="cache['k'].shape[1]", old="6", new="7", source="L['cache']['k']")
+OVER = recompiled("0/8", STEP, call=9, outcome="limit")
+ACCUMULATED = FailedCompile(type="Unsupported", message="", limit="accumulated_recompile_limit")
+CASES = {
+    "what one change cost in two functions": facts_of(recompiled("0/1", BATCH), recompiled("1/1", BATCH)),
+    "a value that changes over the calls": facts_of(
+        *(recompiled(f"0/{n}", mode, call=n + 1) for n, mode in enumerate(MODES, start=1))
+    ),
+    **{
+        f"values that calls passed, the last one {previous}": facts_of(
+            recompiled("0/1", TOKEN), recompiled("0/2", PROMPT.replace(previous=previous), call=5)
+        )
+        for previous in ("1", None)
+    },
+    "two values that change together": facts_of(recompiled("0/1", BATCH, STEP)),
+    "the limit, and what went eager with it": facts_of(
+        *(recompiled(f"0/{n}", STEP, call=n + 1) for n in range(1, 8)), OVER, OVER.replace(compile_id="1/8", frame_id=1)
+    ),
+    "the limit of all frames": facts_of(OVER.replace(failure=ACCUMULATED)),
+    "without any reason": facts_of(compiled("0/1", call=2).replace(is_recompile=True)),
+    "five numbers": facts_of(recompiled("0/1", *numbers("abcde"))),
+    "a value that changed in several calls": facts_of(
+        recompiled("0/1", BATCH), recompiled("0/2", change(old="8", new="16"), call=3)
+    ),
+    "changes that were not recorded": facts_of(hidden(recompiled("0/1", BATCH), 3)),
+    "a limit that six numbers filled": facts_of(
+        recompiled("0/1", *numbers("abcdef")), recompiled("0/2", numbers("a")[0], call=3, outcome="limit")
+    ),
+    "a size that only changed to 1": called_with("x", "cache", compiles=recompiled("0/1", change(old="6", new="1"))),
+    "a tensor that every call has": called_with("x", "cache", compiles=recompiled("0/2", GROWN, call=3)),
+    "a tensor that the first call need not have": called_with(
+        "x", "cache", compiles=after("0/1", recompiled("0/2", GROWN, call=3))
+    ),
+}
+
+
+def test_what_is_found_where_functions_recompile(snapshot: SnapshotAssertion) -> None:
+    assert said_in_full(CASES) == snapshot
