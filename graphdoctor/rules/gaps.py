@@ -23,7 +23,7 @@ class NotMeasured(GapPage, code="GD900", name="not-measured", severity="info"):
     """
 
 
-class IncompleteLog(GapPage, code="GD902", name="incomplete-log", severity="warning"):
+class IncompleteLog(GapPage, code="GD902", name="incomplete-log"):
     """Part of the trace log is missing or can't be read.
 
     ## What it means
@@ -85,7 +85,7 @@ class ForeignLog(GapPage, code="GD904", name="foreign-log", severity="info"):
     """
 
 
-class NothingCompiled(GapPage, code="GD905", name="nothing-compiled", severity="warning"):
+class NothingCompiled(GapPage, code="GD905", name="nothing-compiled"):
     """torch compiled nothing.
 
     ## What it means
@@ -106,7 +106,7 @@ class NothingCompiled(GapPage, code="GD905", name="nothing-compiled", severity="
     """
 
 
-class RankUnread(GapPage, code="GD907", name="rank-unread", severity="warning"):
+class RankUnread(GapPage, code="GD907", name="rank-unread"):
     """A rank of the job couldn't be read, so the report is of the others alone.
 
     ## What it means

@@ -14,7 +14,7 @@ _EMPTY_HINTS = re.compile(
 )
 
 
-class GraphBreak(BreakRule, code="GD100", name="graph-break", severity="warning"):
+class GraphBreak(BreakRule):
     """A graph break without a rule of its own.
 
     ## What it finds

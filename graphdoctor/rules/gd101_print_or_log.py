@@ -18,7 +18,7 @@ _REORDERABLE = frozenset({"ConstantVariable", "TensorVariable", "StringFormatVar
 _WRITERS = ("sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush", "pprint.pprint", "pprint")
 
 
-class PrintOrLog(BreakRule, code="GD101", name="print-or-log", severity="warning"):
+class PrintOrLog(BreakRule):
     """Printing, logging or warning inside the compiled region.
 
     ## What it finds

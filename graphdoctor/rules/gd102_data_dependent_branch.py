@@ -32,7 +32,7 @@ class _Branch:
     rewrite: str | None = None
 
 
-class DataDependentBranch(BreakRule, code="GD102", name="data-dependent-branch", severity="warning"):
+class DataDependentBranch(BreakRule):
     """A branch whose condition is a tensor.
 
     ## What it finds

@@ -12,7 +12,7 @@ _COMPARISONS = {"torch.equal": "(a == b).all()", "torch.allclose": "torch.isclos
 """Functions that return a Python bool, and tensor operations that compute the same."""
 
 
-class ScalarRead(BreakRule, code="GD103", name="scalar-read", severity="warning"):
+class ScalarRead(BreakRule):
     """A tensor's value read into a Python number.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
-class DynamicShapeOperator(BreakRule, code="GD104", name="dynamic-shape-operator", severity="warning"):
+class DynamicShapeOperator(BreakRule):
     """An operator whose output shape depends on a tensor's values.
 
     ## What it finds

@@ -10,7 +10,7 @@ from graphdoctor.rules.diagnosis.suggestions import OWN_FUNCTION, code_fix, guar
 _OF_FILE = r"(\Abuiltin open|call_method UserDefinedObjectVariable\((?:TextIOWrapper|Buffered\w+|FileIO)\)) "
 
 
-class SkippedFunction(BreakRule, code="GD105", name="skipped-function", severity="warning"):
+class SkippedFunction(BreakRule):
     """A call to a function that Dynamo doesn't trace.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
-class DisabledFunction(BreakRule, code="GD106", name="disabled-function", severity="warning"):
+class DisabledFunction(BreakRule):
     """A call to a function that is excluded from torch.compile.
 
     ## What it finds

@@ -9,7 +9,7 @@ from graphdoctor.rules.diagnosis.suggestions import code_fix
 _CALLS = ("graph_break", "skip_frame", "step_unsupported")
 
 
-class ExplicitGraphBreak(BreakRule, code="GD107", name="explicit-graph-break", severity="warning"):
+class ExplicitGraphBreak(BreakRule):
     """A call that breaks the graph or skips the function on purpose.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
-class Deepcopy(BreakRule, code="GD108", name="deepcopy", severity="warning"):
+class Deepcopy(BreakRule):
     """`copy.deepcopy` of a tensor or of an object that contains one.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shorte
 from graphdoctor.rules.diagnosis.suggestions import OWN_FUNCTION, code_fix
 
 
-class UnsupportedCall(BreakRule, code="GD109", name="unsupported-call", severity="warning"):
+class UnsupportedCall(BreakRule):
     """A call that Dynamo doesn't support.
 
     ## What it finds

@@ -19,7 +19,7 @@ _MAKING = (
 """Breaks in a context manager's constructor or ``__enter__``, before torch reaches the ``with``."""
 
 
-class UnsupportedContextManager(BreakRule, code="GD110", name="unsupported-context-manager", severity="warning"):
+class UnsupportedContextManager(BreakRule):
     """A `with` statement that Dynamo doesn't support.
 
     ## What it finds

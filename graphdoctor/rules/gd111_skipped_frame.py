@@ -11,7 +11,7 @@ _LOOPS: tuple[str, ...] = ("for", "while")
 _Where = tuple[StackEntry, Enclosing]
 
 
-class SkippedFrame(RecordingRule, code="GD111", name="skipped-frame", severity="error"):
+class SkippedFrame(RecordingRule, severity="error"):
     """A function that runs eagerly because torch couldn't resume after a graph break in it.
 
     ## What it finds

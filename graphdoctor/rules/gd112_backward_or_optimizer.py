@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
-class BackwardOrOptimizer(BreakRule, code="GD112", name="backward-or-optimizer", severity="warning"):
+class BackwardOrOptimizer(BreakRule):
     """`backward()`, `torch.autograd.grad` or an optimizer's method inside the compiled region.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shorte
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
-class RaisedException(BreakRule, code="GD113", name="raised-exception", severity="error"):
+class RaisedException(BreakRule, severity="error"):
     """An exception that the compiled function raises while torch traces it, and doesn't handle.
 
     ## What it finds

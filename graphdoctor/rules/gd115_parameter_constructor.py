@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule
 from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
-class ParameterConstructor(BreakRule, code="GD115", name="parameter-constructor", severity="warning"):
+class ParameterConstructor(BreakRule):
     """`torch.nn.Parameter(...)` inside the compiled region.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.diagnosis.suggestions import setting
 
 
-class RecurrentModule(BreakRule, code="GD116", name="recurrent-module", severity="warning"):
+class RecurrentModule(BreakRule):
     """A call to a `torch.nn.RNN`, `GRU` or `LSTM` module.
 
     ## What it finds

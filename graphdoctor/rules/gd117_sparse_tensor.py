@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
-class SparseTensor(BreakRule, code="GD117", name="sparse-tensor", severity="warning"):
+class SparseTensor(BreakRule):
     """A sparse tensor inside the compiled region.
 
     ## What it finds

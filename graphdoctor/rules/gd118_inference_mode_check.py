@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
-class InferenceModeCheck(BreakRule, code="GD118", name="inference-mode-check", severity="warning"):
+class InferenceModeCheck(BreakRule):
     """`tensor.is_inference()` inside the compiled region.
 
     ## What it finds

@@ -17,7 +17,7 @@ _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 
 
-class DynamicValueGuard(BreakRule, code="GD119", name="dynamic-value-guard", severity="warning"):
+class DynamicValueGuard(BreakRule):
     """Code that needs the value of a size or number that torch captured as a symbol.
 
     ## What it finds

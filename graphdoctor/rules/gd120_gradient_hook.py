@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
-class GradientHook(BreakRule, code="GD120", name="gradient-hook", severity="warning"):
+class GradientHook(BreakRule):
     """A hook on gradients in the compiled region.
 
     ## What it finds

@@ -10,7 +10,7 @@ from graphdoctor.rules.diagnosis.suggestions import code_fix
 _ITERATOR = re.compile(r"iterator|generator|enumerate|zip|map|filter", re.IGNORECASE)
 
 
-class IteratorFromOutside(BreakRule, code="GD121", name="iterator-from-outside", severity="warning"):
+class IteratorFromOutside(BreakRule):
     """An iterator or generator that was created outside the compiled region.
 
     ## What it finds

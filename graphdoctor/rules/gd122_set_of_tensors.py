@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
-class SetOfTensors(BreakRule, code="GD122", name="set-of-tensors", severity="warning"):
+class SetOfTensors(BreakRule):
     """A set of tensors.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
-class SortByTensor(BreakRule, code="GD123", name="sort-by-tensor", severity="warning"):
+class SortByTensor(BreakRule):
     """`sorted` or `list.sort` with tensors as keys.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
-class ValueNotRebuilt(BreakRule, code="GD124", name="value-not-rebuilt", severity="warning"):
+class ValueNotRebuilt(BreakRule):
     """A value that torch can't reconstruct after a graph break.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule
 from graphdoctor.rules.diagnosis.suggestions import INSIDE_DDP
 
 
-class DdpForward(BreakRule, code="GD125", name="ddp-forward", severity="info"):
+class DdpForward(BreakRule, severity="info"):
     """torch.compile around DistributedDataParallel breaks in DDP's own code.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
-class FsdpHook(BreakRule, code="GD126", name="fsdp-hook", severity="warning"):
+class FsdpHook(BreakRule):
     """A module that FSDP shards is called in a compiled function.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
-class ModuleHook(BreakRule, code="GD127", name="module-hook", severity="warning"):
+class ModuleHook(BreakRule):
     """A hook of a module is a function that torch doesn't trace.
 
     ## What it finds

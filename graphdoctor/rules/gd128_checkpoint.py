@@ -8,7 +8,7 @@ from graphdoctor.rules.diagnosis.suggestions import call_fix
 _SIDE_EFFECT = "Unsafe side effect"
 
 
-class Checkpoint(BreakRule, code="GD128", name="checkpoint", severity="warning"):
+class Checkpoint(BreakRule):
     """Activation checkpointing breaks the graph.
 
     ## What it finds

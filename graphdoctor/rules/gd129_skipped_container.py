@@ -17,7 +17,7 @@ _OWN_CLASS = code_fix(
 )
 
 
-class SkippedContainer(RecordingRule, code="GD129", name="skipped-container", severity="error"):
+class SkippedContainer(RecordingRule, severity="error"):
     """Nothing was compiled, because the module is of a class of torch's own.
 
     ## What it finds

@@ -16,7 +16,7 @@ _ONE_GRAPH = setting(
 )
 
 
-class DdpSplitGraph(RecordingRule, code="GD130", name="ddp-split", severity="info"):
+class DdpSplitGraph(RecordingRule, severity="info"):
     """A graph that torch splits at the buckets of DistributedDataParallel.
 
     ## What it finds

@@ -9,7 +9,7 @@ from graphdoctor.rules.diagnosis.rule import RecompileRule
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
-class Recompile(RecompileRule, code="GD200", name="recompile", severity="warning"):
+class Recompile(RecompileRule):
     """A function that torch recompiled because a guard failed.
 
     ## What it finds

@@ -18,7 +18,7 @@ _RAISED = {"recompile_limit": 16, "accumulated_recompile_limit": 512}
 """Twice torch's defaults (``torch/_dynamo/config.py``, 2.13)."""
 
 
-class RecompileLimit(RecordingRule, code="GD201", name="recompile-limit", severity="error"):
+class RecompileLimit(RecordingRule, severity="error"):
     """A function that torch no longer compiles because it recompiled too often.
 
     ## What it finds

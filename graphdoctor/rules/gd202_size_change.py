@@ -16,7 +16,7 @@ _ROOTS = frozenset({"self", "fn", "args", "kwargs"})
 _EVERYTHING = compile_argument("dynamic=True", "Compile with dynamic shapes from the start", is_safe=True)
 
 
-class SizeChange(RecompileRule, code="GD202", name="size-change", severity="warning"):
+class SizeChange(RecompileRule):
     """A tensor whose size, or number of dims, changes from call to call.
 
     ## What it finds

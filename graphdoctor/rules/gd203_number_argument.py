@@ -10,7 +10,7 @@ from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
 from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix, setting
 
 
-class NumberArgument(RecompileRule, code="GD203", name="number-argument", severity="warning"):
+class NumberArgument(RecompileRule):
     """A Python number that changes from call to call.
 
     ## What it finds

@@ -10,7 +10,7 @@ from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
-class LearningRate(RecompileRule, code="GD204", name="learning-rate", severity="warning"):
+class LearningRate(RecompileRule):
     """A learning rate, or another number of an optimizer, that changes in a compiled step.
 
     ## What it finds

@@ -7,7 +7,7 @@ from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
 from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
-class ModuleNumber(RecompileRule, code="GD205", name="module-number", severity="warning"):
+class ModuleNumber(RecompileRule):
     """An int or float attribute of a module that changes from call to call.
 
     ## What it finds

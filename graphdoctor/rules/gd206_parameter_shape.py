@@ -12,7 +12,7 @@ from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
 
 
-class ParameterShape(RecompileRule, code="GD206", name="parameter-shape", severity="warning"):
+class ParameterShape(RecompileRule):
     """A parameter, or a tensor attribute of a module, whose size changes from call to call.
 
     ## What it finds

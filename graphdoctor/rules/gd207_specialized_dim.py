@@ -11,7 +11,7 @@ from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix, config_f
 _SMALL = re.compile(r"^2 <= (\S+\.shape\[\d+\])$")
 
 
-class SpecializedDim(RecompileRule, code="GD207", name="specialized-dim", severity="warning"):
+class SpecializedDim(RecompileRule):
     """A dynamic dim for which a condition in the code no longer holds.
 
     ## What it finds

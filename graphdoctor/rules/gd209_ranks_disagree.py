@@ -16,7 +16,7 @@ _BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})
 """In what ranks differ if they saw other sizes or values."""
 
 
-class RanksDisagree(RecordingRule, code="GD209", name="ranks-disagree", severity="warning"):
+class RanksDisagree(RecordingRule):
     """A function that the ranks of a distributed run compiled a different number of times.
 
     ## What it finds

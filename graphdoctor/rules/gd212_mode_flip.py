@@ -37,7 +37,7 @@ _HOW: dict[ChangeKind, tuple[str, str]] = {
 """Which calls warm it up, and what keeps it the same."""
 
 
-class ModeFlip(RecompileRule, code="GD212", name="mode-flip", severity="warning"):
+class ModeFlip(RecompileRule):
     """A mode, dtype or device that differs in some calls.
 
     ## What it finds

@@ -7,7 +7,7 @@ from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
-class StrideChange(RecompileRule, code="GD213", name="stride-change", severity="warning"):
+class StrideChange(RecompileRule):
     """A tensor whose strides change from call to call: transposed, sliced or in a different memory format.
 
     ## What it finds

@@ -10,7 +10,7 @@ from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
-class ObjectIdentity(RecompileRule, code="GD214", name="object-identity", severity="warning"):
+class ObjectIdentity(RecompileRule):
     """A function, module or other object that is a different one in some calls.
 
     ## What it finds

@@ -16,7 +16,7 @@ _TITLES: dict[ChangeKind, str] = {
 }
 
 
-class StructureChange(RecompileRule, code="GD215", name="structure-change", severity="warning"):
+class StructureChange(RecompileRule):
     """A dict, list or other object whose keys, length or type change from call to call.
 
     ## What it finds

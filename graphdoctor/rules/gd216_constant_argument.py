@@ -8,7 +8,7 @@ from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
 from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
 
-class ConstantArgument(RecompileRule, code="GD216", name="constant-argument", severity="warning"):
+class ConstantArgument(RecompileRule):
     """A bool, string, None or other constant that changes from call to call.
 
     ## What it finds

@@ -8,7 +8,7 @@ from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled
 from graphdoctor.rules.gd205_module_number import module_number_fixes
 
 
-class NeverSettles(RecordingRule, code="GD217", name="never-settles", severity="error"):
+class NeverSettles(RecordingRule, severity="error"):
     """A call that recompiles each time, even with the same arguments.
 
     ## What it finds

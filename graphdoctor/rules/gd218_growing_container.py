@@ -13,7 +13,7 @@ from graphdoctor.rules.diagnosis.suggestions import code_fix
 _GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+=|\[[^]]*\]\s*=(?!=))"
 
 
-class GrowingContainer(RecompileRule, code="GD218", name="growing-container", severity="warning"):
+class GrowingContainer(RecompileRule):
     """A list, deque or dict that the compiled function itself fills: it is longer in each call.
 
     ## What it finds

@@ -12,7 +12,7 @@ _MIN_PART = 0.2
 _MAX_PARTS = 3
 
 
-class GuardOverhead(RecordingRule, code="GD301", name="guard-overhead", severity="warning"):
+class GuardOverhead(RecordingRule):
     """Guard checks that take a large share of a steady call.
 
     ## What it finds

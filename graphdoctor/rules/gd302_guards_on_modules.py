@@ -12,7 +12,7 @@ from graphdoctor.rules.diagnosis.suggestions import REGIONAL, SKIP_ALL, SKIP_INB
 _MIN_COUNT = 1000
 
 
-class GuardsOnModules(RecordingRule, code="GD302", name="guards-on-modules", severity="info"):
+class GuardsOnModules(RecordingRule, severity="info"):
     """Thousands of guards on the structure of modules: types, hooks, parameters, buffers.
 
     ## What it finds

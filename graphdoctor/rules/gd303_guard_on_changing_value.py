@@ -13,7 +13,7 @@ _MIN_TIMES = 3
 _MAX_VALUES = 4
 
 
-class GuardOnChangingValue(RecordingRule, code="GD303", name="guard-on-changing-value", severity="warning"):
+class GuardOnChangingValue(RecordingRule):
     """A guard on a value that keeps changing from call to call.
 
     ## What it finds

@@ -19,7 +19,7 @@ _GRAPHS = compile_argument(
 )
 
 
-class TinyGraphs(RecordingRule, code="GD402", name="tiny-graphs", severity="warning"):
+class TinyGraphs(RecordingRule):
     """Compiled code whose kernels take less time than what it takes to run them.
 
     ## What it finds

@@ -44,7 +44,7 @@ _TITLES: Mapping[CacheBypassKind, str] = {
 }
 
 
-class CacheBypassed(RecordingRule, code="GD403", name="cache-bypassed", severity="info"):
+class CacheBypassed(RecordingRule, severity="info"):
     """Graphs that torch's caches on disk leave out, so that each start makes them again.
 
     ## What it finds

@@ -15,7 +15,7 @@ _FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
 """``SkipFrame``: the backend asked torch to run the frame eagerly."""
 
 
-class BackendException(BreakRule, RecordingRule, code="GD501", name="backend-exception", severity="error"):
+class BackendException(BreakRule, RecordingRule, severity="error"):
     """A backend that raised an exception while it compiled a graph.
 
     ## What it finds

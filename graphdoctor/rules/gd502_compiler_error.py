@@ -17,7 +17,7 @@ _FIXES = (
 )
 
 
-class CompilerError(RecordingRule, code="GD502", name="compiler-error", severity="error"):
+class CompilerError(RecordingRule, severity="error"):
     """A line that Dynamo itself failed on.
 
     ## What it finds

@@ -16,7 +16,7 @@ _MIN_NAMED = 0.2
 _MAX_NAMES = 2
 
 
-class LibraryCalls(RecordingRule, code="GD503", name="library-calls", severity="info"):
+class LibraryCalls(RecordingRule, severity="info"):
     """A call that spends its time in kernels of libraries, which torch.compile can't fuse.
 
     ## What it finds

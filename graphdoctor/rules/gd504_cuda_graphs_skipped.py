@@ -64,7 +64,7 @@ _HOW: dict[CudaGraphSkipKind, tuple[str, ...]] = {
 }
 
 
-class CudaGraphsSkipped(RecordingRule, code="GD504", name="cuda-graphs-skipped", severity="warning"):
+class CudaGraphsSkipped(RecordingRule):
     """A graph that torch doesn't record as a CUDA graph, although it was asked to.
 
     ## What it finds

@@ -11,7 +11,7 @@ from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 _MIN_SHARE = 0.1
 
 
-class CudaGraphInputs(RecordingRule, code="GD505", name="cuda-graph-inputs", severity="warning"):
+class CudaGraphInputs(RecordingRule):
     """Inputs of CUDA graphs that are copied in every call.
 
     ## What it finds

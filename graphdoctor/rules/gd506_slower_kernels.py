@@ -10,7 +10,7 @@ from graphdoctor.rules.diagnosis.suggestions import code_fix, max_autotune
 _MIN_RATIO = 1.1
 
 
-class SlowerKernels(RecordingRule, code="GD506", name="slower-kernels", severity="warning"):
+class SlowerKernels(RecordingRule):
     """Kernels that take longer than those of eager mode.
 
     ## What it finds

@@ -20,7 +20,7 @@ from graphdoctor.rules.diagnosis.suggestions import code_fix
 _COPIES = frozenset({"aten.clone.default", "aten.copy.default"})
 
 
-class LayoutCopies(RecordingRule, code="GD508", name="layout-copies", severity="warning"):
+class LayoutCopies(RecordingRule):
     """Kernels that compute nothing: they copy tensors into another layout.
 
     ## What it finds

@@ -32,7 +32,7 @@ _IN_FLOAT32 = code_fix(
 )
 
 
-class DtypeCasts(RecordingRule, code="GD509", name="dtype-casts", severity="warning"):
+class DtypeCasts(RecordingRule):
     """Kernels that only cast tensors to another dtype, and lines that make float64 of float32.
 
     ## What it finds

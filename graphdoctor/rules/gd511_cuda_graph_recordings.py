@@ -15,7 +15,7 @@ _MAX_SIZES = 8
 """torch warns above that (``cudagraph_dynamic_shape_warn_limit``, ``torch/_inductor/config.py``, 2.13)."""
 
 
-class CudaGraphRecordings(RecordingRule, code="GD511", name="cuda-graph-recordings", severity="warning"):
+class CudaGraphRecordings(RecordingRule):
     """A function that torch records as a CUDA graph again and again.
 
     ## What it finds

@@ -15,7 +15,7 @@ _MIN_SHARE = 0.2
 _MIN_OF_PEAK = 0.1
 
 
-class SavedActivation(RecordingRule, code="GD512", name="saved-activation", severity="info"):
+class SavedActivation(RecordingRule, severity="info"):
     """A large tensor that is kept for the backward pass, though it is cheap to compute again.
 
     ## What it finds

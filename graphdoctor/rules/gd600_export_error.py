@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
 from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
-class ExportError(BreakRule, code="GD600", name="export-error", severity="error"):
+class ExportError(BreakRule, severity="error"):
     """torch.export raised an error.
 
     ## What it finds

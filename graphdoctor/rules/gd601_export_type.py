@@ -8,7 +8,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
 
-class ExportType(BreakRule, code="GD601", name="export-type", severity="error"):
+class ExportType(BreakRule, severity="error"):
     """A class that torch.export can't take apart.
 
     ## What it finds

@@ -14,7 +14,7 @@ _RAISED = "TorchRuntimeError"
 _COMPARE = code_fix("Call it without torch.compile; if that raises too, fix the program")
 
 
-class UserError(RecordingRule, code="GD901", name="user-error", severity="error"):
+class UserError(RecordingRule, severity="error"):
     """A call that failed with an error of the program.
 
     ## What it finds

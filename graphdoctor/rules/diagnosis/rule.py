@@ -52,6 +52,7 @@ _GUIDES = {
 }
 CUDA_GRAPHS = "PyTorch user guide: torch.compile, CUDA graph trees"
 _CALLED = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
+_RULE_FILE = re.compile(r"\.(gd\d+)_(\w+)$")
 _MAX_LENGTH = 60
 _WITH_VALUE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 
@@ -226,7 +227,7 @@ class BreakSite:
 
 
 class Page(ABC):
-    """The documentation of one code: the docstring of the class."""
+    """The documentation of one code: the docstring of the class. A rule has its code and its name from its file."""
 
     code: ClassVar[str]
     """The code, such as ``GD101``."""
@@ -235,8 +236,10 @@ class Page(ABC):
     severity: ClassVar[Severity]
     """How bad it is. A break that torch can't resume after is always an ``error``."""
 
-    def __init_subclass__(cls, *, code: str = "", name: str = "", severity: Severity = "info") -> None:
+    def __init_subclass__(cls, *, code: str = "", name: str = "", severity: Severity = "warning") -> None:
         super().__init_subclass__()
+        if of_file := _RULE_FILE.search(cls.__module__):
+            code, name = of_file[1].upper(), of_file[2].replace("_", "-")
         cls.code, cls.name, cls.severity = code, name, severity
 
     @classmethod

@@ -16,7 +16,7 @@ from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
-from graphdoctor.rules.gd401_repeated_blocks import RepeatedBlocksInGraph
+from graphdoctor.rules.gd401_repeated_blocks_in_one_graph import RepeatedBlocksInGraph
 from graphdoctor.rules.gd403_cache_bypassed import CacheBypassed
 from graphdoctor.rules.gd503_library_calls import LibraryCalls
 from graphdoctor.trials.judge import Reference, Verdict, clause

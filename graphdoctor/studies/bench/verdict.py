@@ -14,7 +14,7 @@ from graphdoctor.facts.bench import EAGER, BenchVerdict, Noise, Sweep, SweepPoin
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import factor_text, listed, shortened
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
-from graphdoctor.rules.gd510_tf32_off import Tf32Off
+from graphdoctor.rules.gd510_tensor_float_off import Tf32Off
 from graphdoctor.views.measures import calling_text, calls_text, interval_text
 
 _MAX_NAMED = 3

@@ -25,7 +25,7 @@ _ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
 """What torch's path of a module begins with."""
 
 
-class RepeatedBlocksInGraph(RecordingRule, code="GD401", name="repeated-blocks-in-one-graph", severity="info"):
+class RepeatedBlocksInGraph(RecordingRule, severity="info"):
     """Modules that repeat, compiled again and again within one graph.
 
     ## What it finds

@@ -6,7 +6,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shorte
 from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
-class RequiresGradChange(BreakRule, code="GD114", name="requires-grad-change", severity="warning"):
+class RequiresGradChange(BreakRule):
     """A change of a tensor's `requires_grad` inside the compiled region.
 
     ## What it finds

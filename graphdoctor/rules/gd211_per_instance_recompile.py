@@ -15,7 +15,7 @@ _FEWEST = 2
 """Number of recompiles of one function from one line in one call that make a pattern."""
 
 
-class PerInstance(RecordingRule, code="GD211", name="per-instance-recompile", severity="warning"):
+class PerInstance(RecordingRule):
     """A function that recompiles for each instance of its module.
 
     ## What it finds

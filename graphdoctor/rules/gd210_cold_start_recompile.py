@@ -14,7 +14,7 @@ from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, Reco
 from graphdoctor.rules.diagnosis.suggestions import config_fix, sources_setting
 
 
-class ColdStart(RecordingRule, code="GD210", name="cold-start-recompile", severity="info"):
+class ColdStart(RecordingRule, severity="info"):
     """Recompiles that only make dims dynamic, and that happen each time the program starts.
 
     ## What it finds

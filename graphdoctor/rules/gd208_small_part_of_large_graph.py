@@ -16,7 +16,7 @@ _SMALL_SHARE = 0.1
 _CONSTANTS = frozenset({"number", "module_number", "flag", "text", "none", "value"})
 
 
-class SmallPart(RecordingRule, code="GD208", name="small-part-of-large-graph", severity="info"):
+class SmallPart(RecordingRule, severity="info"):
     """A large graph that recompiles for a value that only a small part of it uses.
 
     ## What it finds

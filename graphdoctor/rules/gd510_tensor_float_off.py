@@ -20,7 +20,7 @@ _MATMULS = frozenset(
 _CONVOLUTIONS = frozenset({"convolution", *(f"conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3))})
 
 
-class Tf32Off(RecordingRule, code="GD510", name="tensor-float-off", severity="info"):
+class Tf32Off(RecordingRule, severity="info"):
     """Float32 matrix products on CUDA that could use TensorFloat32.
 
     ## What it finds
