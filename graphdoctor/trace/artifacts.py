@@ -6,11 +6,12 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from graphdoctor.facts.picture import Artifact, CompileArtifacts
 from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.sections import Collector, Details
+from graphdoctor.trace.sections import Collector
 
 NO_COMPILE = "no_compile"
 
@@ -77,24 +78,28 @@ _MAX_COMPILES = 100
 _MAX_FILES = 100
 
 
+@dataclass
+class _OfCompile:
+    names: FileNames = field(default_factory=FileNames)
+    artifacts: list[Artifact] = field(default_factory=list)
+    hidden_files: int = 0
+    without_text: Counter[str] = field(default_factory=Counter)
+
+
 class Artifacts(Collector):
     """Collects the records of one process until a reset of Dynamo."""
 
     KINDS = UNSHOWN_KINDS
+    _reset = 0
 
-    def __init__(self, details: Details | None = None) -> None:
-        super().__init__(details)
-        self._reset = 0
-        self._names: dict[str | None, FileNames] = {}
-        self._files: dict[str | None, list[Artifact]] = {}
-        self._without_text: dict[str | None, Counter[str]] = {}
-        self._unlisted: Counter[str | None] = Counter()
+    def _clear(self) -> None:
+        self._found: dict[str | None, _OfCompile] = {}
         self._hidden: set[str | None] = set()
 
     def after_reset(self) -> Artifacts:
         """See ``Collector``."""
         later = super().after_reset()
-        later._reset = self._reset + 1
+        later._reset += 1
         return later
 
     def add(self, record: Record) -> None:
@@ -102,21 +107,21 @@ class Artifacts(Collector):
         if record.is_extra:
             return
         compile_id = record.compile_id
-        if compile_id not in self._names:
-            if len(self._names) >= _MAX_COMPILES or not (compile_id is None or self._keeps(compile_id)):
+        if compile_id not in self._found:
+            if len(self._found) >= _MAX_COMPILES or not (compile_id is None or self._keeps(compile_id)):
                 self._hidden.add(compile_id)
                 return
-            self._names[compile_id] = FileNames()
+            self._found[compile_id] = _OfCompile()
+        found = self._found[compile_id]
         if record.payload_bytes is None:
-            self._without_text.setdefault(compile_id, Counter())[record.kind] += 1
-            return
-        files = self._files.setdefault(compile_id, [])
-        if len(files) >= _MAX_FILES:
-            self._unlisted[compile_id] += 1
-            return
-        name = self._names[compile_id].take(*stem_and_suffix(record))
-        folder = compile_folder(compile_id, self._reset if compile_id is not None else 0)
-        files.append(Artifact(kind=record.kind, size_bytes=record.payload_bytes, file=f"{folder}/{name}"))
+            found.without_text[record.kind] += 1
+        elif len(found.artifacts) >= _MAX_FILES:
+            found.hidden_files += 1
+        else:
+            name = found.names.take(*stem_and_suffix(record))
+            folder = compile_folder(compile_id, self._reset if compile_id is not None else 0)
+            artifact = Artifact(kind=record.kind, size_bytes=record.payload_bytes, file=f"{folder}/{name}")
+            found.artifacts.append(artifact)
 
     @property
     def hidden(self) -> int:
@@ -125,10 +130,10 @@ class Artifacts(Collector):
 
     def finish(self) -> Iterator[CompileArtifacts]:
         """What was collected."""
-        for compile_id in self._names:
+        for compile_id, found in self._found.items():
             yield CompileArtifacts(
                 compile_id=compile_id,
-                artifacts=tuple(self._files.get(compile_id, ())),
-                hidden_files=self._unlisted[compile_id],
-                without_text=dict(self._without_text.get(compile_id, {})),
+                artifacts=tuple(found.artifacts),
+                hidden_files=found.hidden_files,
+                without_text=dict(found.without_text),
             )

@@ -10,7 +10,7 @@ from graphdoctor.facts.recording import Environment
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.origin import Origins
-from graphdoctor.trace.sections import Collector, Details
+from graphdoctor.trace.sections import Collector
 
 
 def read_files(recording: Path, environment: Environment) -> tuple[SourceText, ...]:
@@ -31,8 +31,7 @@ class Files(Collector):
 
     KINDS = frozenset({"graphdoctor_file"})
 
-    def __init__(self, details: Details | None = None) -> None:
-        super().__init__(details)
+    def _clear(self) -> None:
         self._texts: dict[str, str | None] = {}
 
     def add(self, record: Record) -> None:

@@ -86,12 +86,10 @@ class Marks(Collector):
     def __init__(self, texts_of: frozenset[str] = frozenset()) -> None:
         super().__init__()
         self._texts_of = texts_of
+
+    def _clear(self) -> None:
         self._seen: dict[str, _Seen] = {}
         self._executed: tuple[str, ...] | None = None
-
-    def after_reset(self) -> Marks:
-        """See ``Collector``."""
-        return Marks(self._texts_of)
 
     def add(self, record: Record) -> None:
         """See ``Collector``."""

@@ -17,7 +17,7 @@ import orjson
 
 from graphdoctor.facts.picture import Autotuned, Phase
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.sections import Collector, Details
+from graphdoctor.trace.sections import Collector
 
 _MAX_NOTE = 200
 _DUMP = 2000
@@ -58,8 +58,7 @@ class Phases(Collector):
 
     KINDS = frozenset({"chromium_event"})
 
-    def __init__(self, details: Details | None = None) -> None:
-        super().__init__(details)
+    def _clear(self) -> None:
         self._begun: list[_Begun] = []
         self._open: list[_Begun] = []
         self._first_us: float | None = None

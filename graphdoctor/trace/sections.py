@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self, TypeVar
 
@@ -60,6 +61,11 @@ class Collector:
 
     def __init__(self, details: Details | None = None) -> None:
         self._details = details
+        self._clear()
+
+    def _clear(self) -> None:
+        """Hold nothing."""
+        raise NotImplementedError
 
     def add(self, record: Record) -> None:
         """Take the next record, one of ``KINDS``."""
@@ -67,7 +73,9 @@ class Collector:
 
     def after_reset(self) -> Self:
         """What takes the records of the same process from here on, when compile ids count from 0 again."""
-        return type(self)(self._details)
+        later = copy(self)
+        later._clear()
+        return later
 
     def _keeps(self, compile_id: str | None) -> bool:
         return self._details is None or self._details.keeps(compile_id)

@@ -18,7 +18,7 @@ from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins, is_probe
 from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target
 from graphdoctor.trace.profiled import LIBRARY
-from graphdoctor.trace.sections import Collector, Details, Text
+from graphdoctor.trace.sections import Collector, Text
 
 _STAGES: dict[str, Stage] = {
     "aot_joint_graph": "joint",
@@ -53,8 +53,7 @@ class Stages(Collector):
         {"dynamo_output_graph", "graphdoctor_graph", _CODE, *_STAGES, _PROVENANCE, "graphdoctor_inductor_graph"}
     )
 
-    def __init__(self, details: Details | None = None) -> None:
-        super().__init__(details)
+    def _clear(self) -> None:
         # Dynamo's graphs as their numbers in the order of the log, as in Recording.graphs; the others as they are.
         self._seen: list[int | _Seen] = []
         self._last_graph: dict[str | None, int] = {}

@@ -25,7 +25,7 @@ from graphdoctor.trace.guards.forms import Form, meaning_of
 from graphdoctor.trace.guards.text import GuardText, take_apart
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.origin import Origins, Root
-from graphdoctor.trace.sections import Collector, Details, Section
+from graphdoctor.trace.sections import Collector, Section
 
 _LINE = re.compile(r"^(?P<bars>(?:\| )*)\+- ?(?P<text>.*)$", re.DOTALL)
 _MANAGER = re.compile(
@@ -78,8 +78,7 @@ class GuardTrees(Collector):
 
     KINDS = frozenset({"dynamo_cpp_guards_str"})
 
-    def __init__(self, details: Details | None = None) -> None:
-        super().__init__(details)
+    def _clear(self) -> None:
         self.trees: dict[str, GuardTree] = {}
 
     def add(self, record: Record) -> None:
