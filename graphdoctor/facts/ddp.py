@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .base import Fact
+from .sums import whole_sum
 
 
 class DdpBucket(Fact):
@@ -33,5 +34,4 @@ class DdpSplit(Fact):
     @property
     def parameter_bytes(self) -> int | None:
         """What the parameters of all parts take."""
-        sizes = [bucket.parameter_bytes for bucket in self.buckets]
-        return None if None in sizes else sum(size for size in sizes if size is not None)
+        return whole_sum(bucket.parameter_bytes for bucket in self.buckets)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from .base import Fact
 from .shared import OperationName
+from .sums import whole_sum
 
 ProfilePhase = Literal["forward", "backward"]
 """The part of a call that something belongs to."""
@@ -123,9 +124,7 @@ class KernelShare(Fact):
     @property
     def kernels_us(self) -> float | None:
         """All kernels and copies; None if the profiler didn't say."""
-        parts = (self.library_us, self.generated_us, self.copy_us, self.communication_us)
-        known = [part for part in parts if part is not None]
-        return sum(known) if len(known) == len(parts) else None
+        return whole_sum((self.library_us, self.generated_us, self.copy_us, self.communication_us))
 
     @property
     def overhead_us(self) -> float | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from statistics import median
 from typing import Literal
 
 from .base import Fact
 from .counts import Coverage
 from .shared import Name, ProcessName
+from .sums import whole_sum
 
 WatchOutcome = Literal["steady", "compiled", "raised", "profiled"]
 """How a watched call went. ``steady``: it compiled nothing; ``compiled``: torch compiled something meanwhile;
@@ -83,9 +85,7 @@ class CallWatch(Fact):
     @property
     def calls(self) -> int | None:
         """How often all of them were called; None if that is unknown of one."""
-        counts = [found.calls for found in self.functions]
-        known = [count for count in counts if count is not None]
-        return sum(known) if len(known) == len(counts) else None
+        return whole_sum(found.calls for found in self.functions)
 
     @property
     def coverage(self) -> Coverage | None:
@@ -94,24 +94,21 @@ class CallWatch(Fact):
         known = [part for part in parts if part is not None]
         if not known or len(known) < len(parts):
             return None
-        names: dict[str, int] = {}
+        names = Counter[str]()
         for part in known:
-            for name, count in part.eager_op_names.items():
-                names[name] = names.get(name, 0) + count
+            names.update(part.eager_op_names)
         return Coverage(
             graph_ops=sum(part.graph_ops for part in known),
             eager_ops=sum(part.eager_ops for part in known),
             extra_calls=0,
             extra_compiles=0,
-            eager_op_names=dict(sorted(names.items(), key=lambda item: -item[1])[:20]),
+            eager_op_names=dict(names.most_common(20)),
         )
 
     @property
     def steady_us(self) -> float | None:
         """One steady call of each function, added up; None if one of them is unknown."""
-        times = [found.steady_us for found in self.own]
-        known = [time for time in times if time is not None]
-        return sum(known) if known and len(known) == len(times) else None
+        return whole_sum(found.steady_us for found in self.own) if self.own else None
 
     @property
     def graph_runs(self) -> int | None:

@@ -18,6 +18,7 @@ from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Verdict
 from graphdoctor.facts.progress import TimedPrograms, TrialCounts, TrialEvent
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.sums import whole_sum
 from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.facts.wording import kind_text
 from graphdoctor.fixes.patch import Candidate, LineMap, with_fixes
@@ -87,14 +88,12 @@ class Eta:
     def _report(self) -> TrialCounts:
         # Under the lock, so that counts never come after later ones.
         timings = self._timings.values()
-        left = [self._trials.left_s(self._jobs), *(work.left_s(1) for work in timings)]
-        known = [seconds for seconds in left if seconds is not None]
         counts = TrialCounts(
             trial=self._trials.begun,
             trials=self._trials.planned,
             timing=sum(work.begun for work in timings),
             timings=sum(work.planned for work in timings),
-            left_s=sum(known) if len(known) == len(left) else None,
+            left_s=whole_sum((self._trials.left_s(self._jobs), *(work.left_s(1) for work in timings))),
             is_open=self.is_open,
         )
         self.report(counts)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from graphdoctor.facts.expressions import is_carried
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Graph
+from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.facts.wording import counted, names
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
@@ -62,8 +63,8 @@ class ColdStart(RecordingRule, severity="info"):
             return
         changes = distinct_values(change for event in learned for change in event.changes)
         compile_ids = tuple(item.compile_id for event in learned for item in event.compiles)
-        costs = [event.cost_s for event in learned if event.cost_s is not None]
-        cost = f" ({sum(costs):.2f} s)" if costs else ""
+        seconds = sum_of_known(event.cost_s for event in learned)
+        cost = "" if seconds is None else f" ({seconds:.2f} s)"
         values, count = names([change.expression for change in changes]), counted(len(compile_ids), "recompile")
         yield RuleMatch(
             entry=learned[0].frame.entry,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind
 from graphdoctor.facts.recording import GraphNode
 from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.sums import whole_sum
 from graphdoctor.facts.wording import counted
 from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
@@ -127,9 +128,9 @@ def _again(found: Sequence[CacheBypass], view: RecordingView) -> str:
     graphs = counted(len(found), "graph")
     if all(bypass.is_code_kept for bypass in found):
         return f"traces {graphs} with AOTAutograd again"
-    compiles = [view.compiles.get(bypass.compile_id) for bypass in found]
-    known = [found.backend_s for found in compiles if found is not None and found.backend_s is not None]
-    took = f" ({sum(known):.1f} s)" if len(known) == len(found) else ""
+    compiles = (view.compiles.get(bypass.compile_id) for bypass in found)
+    seconds = whole_sum(None if compile_ is None else compile_.backend_s for compile_ in compiles)
+    took = "" if seconds is None else f" ({seconds:.1f} s)"
     return f"compiles {graphs} again{took}"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from graphdoctor.facts.ddp import DdpBucket, DdpSplit
+from graphdoctor.facts.sums import whole_sum
 
 _SIGNATURE = re.compile(r"def forward\((.*?)\)(?:\s*->[^:\n]+)?:\n", re.DOTALL)
 _ARGUMENT = re.compile(r'(\w+)\s*:\s*"(\w+)\[([^\]]*)\]')
@@ -43,12 +44,14 @@ def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
                 own[known] = size
         body = code[match.end() :] if (match := _SIGNATURE.search(code)) else ""
         count = len(_CALL.findall(body))
-        buckets.append(DdpBucket(name=name, parameters=tuple(own), parameter_bytes=_sum(own), op_count=count))
+        buckets.append(
+            DdpBucket(name=name, parameters=tuple(own), parameter_bytes=whole_sum(own.values()), op_count=count)
+        )
     return DdpSplit(
         compile_id=seen.compile_id,
         buckets=tuple(buckets),
         crossing_count=len(crossing),
-        crossing_bytes=_sum(crossing),
+        crossing_bytes=whole_sum(crossing.values()),
     )
 
 
@@ -61,11 +64,6 @@ def _bytes(dtype: str, shape: str) -> int | None:
     bits, sizes = _DTYPE.fullmatch(dtype), [part.strip() for part in shape.split(",") if part.strip()]
     is_known = bits is not None and all(size.isdigit() for size in sizes)
     return math.prod(map(int, sizes)) * int(bits[1]) // 8 if bits and is_known else None
-
-
-def _sum(sizes: Mapping[str, int | None]) -> int | None:
-    known = [size for size in sizes.values() if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
 
 
 def _parameter(argument: str, parameters: Mapping[str, str] | None) -> str | None:

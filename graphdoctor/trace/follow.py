@@ -21,6 +21,7 @@ from graphdoctor.facts.following import (
     SoFar,
     Writer,
 )
+from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.trace.breaks import parse_break
 from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
 from graphdoctor.trace.logs import PREFIX, held_logs, possible_logs
@@ -54,13 +55,12 @@ class _Process:
     @property
     def counts(self) -> Counts:
         before = self.earlier
-        known = [*self.seconds.values(), *([] if before.compile_s is None else [before.compile_s])]
         return Counts(
             compiles=before.compiles + len(self.started),
             graphs=self.graphs,
             break_sites=len({place[:2] for place in self.breaks}),
             recompiles=self.recompiles,
-            compile_s=sum(known) if known else None,
+            compile_s=sum_of_known((*self.seconds.values(), before.compile_s)),
         )
 
     def take(self, record: Record) -> Iterator[Seen]:

@@ -14,6 +14,7 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.evidence import ShapeEvent
 from graphdoctor.facts.recording import Compile, CompileCall, CompileOutcome, Recording
 from graphdoctor.facts.stack import relative
+from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.facts.watch import WatchedFunction
 from graphdoctor.rules.diagnosis.findings import (
     by_cost,
@@ -85,7 +86,7 @@ def _relative(facts: tuple[_HasFile, ...], root: Path) -> tuple[_HasFile, ...]:
 def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
     """Count what happened in a recording."""
     recording, steady, watch = view.recording, view.recording.steady_call, view.recording.watch
-    durations = [compile_.duration_s for compile_ in recording.compiles if compile_.duration_s is not None]
+    compile_time_s = sum_of_known(compile_.duration_s for compile_ in recording.compiles)
     return Counts(
         calls=len(recording.calls),
         calls_failed=sum(call.outcome != "ok" for call in recording.calls),
@@ -100,7 +101,7 @@ def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
         coverage=recording.coverage.share if recording.coverage else None,
         coverage_detail=recording.coverage,
         # None if there were compiles and torch reported the time of none of them.
-        compile_time_s=sum(durations) if durations or not recording.compiles else None,
+        compile_time_s=compile_time_s if recording.compiles else 0,
         steady_call_us=steady.call_us if steady else watch.steady_us if watch else None,
         graphs_per_call=len(steady.runs) if steady else watch.graph_runs if watch else None,
         steadiness=steadiness_of(view),

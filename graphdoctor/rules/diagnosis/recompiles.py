@@ -14,6 +14,7 @@ from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording
 from graphdoctor.facts.stack import StackEntry, innermost
+from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.facts.wording import names, quoted, without_middle
 
 _STATE_KINDS = frozenset(
@@ -75,12 +76,12 @@ class RecompileEvent:
     @property
     def cost_s(self) -> float | None:
         """Seconds of all its compiles; None if torch reported none."""
-        return _total(compile_.duration_s for compile_ in self.compiles)
+        return sum_of_known(compile_.duration_s for compile_ in self.compiles)
 
     @property
     def backend_s(self) -> float | None:
         """Seconds of these in the backend; None if torch reported none."""
-        return _total(compile_.backend_s for compile_ in self.compiles)
+        return sum_of_known(compile_.backend_s for compile_ in self.compiles)
 
 
 @dataclass
@@ -357,8 +358,3 @@ def recompile_groups(
             group.events.append(event)
             group.changes.append(tuple(changes))
     yield from groups
-
-
-def _total(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
