@@ -11,6 +11,7 @@ from graphdoctor.facts.base import Fact
 from graphdoctor.facts.picture import Lane
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, Recording
+from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.facts.variations import TriedValue, Variation, Verdict
 
 _Fact = TypeVar("_Fact", bound=Fact)
@@ -64,9 +65,9 @@ def _parsed(lines: Iterable[bytes]) -> Iterator[Event]:
 _MAX_LANES = 200
 
 
-def read_lanes(events: Sequence[Event], recording: Recording) -> tuple[Lane, ...]:
+def read_lanes(events: Events, recording: Recording) -> tuple[Lane, ...]:
     """The lanes of as many calls as are shown, preferring those that compile, and of the steady call."""
-    by_call = {event["call"]: event for event in events if event["event"] == "lane"}
+    by_call = {event["call"]: event for event in events.of("lane")}
     # The probe numbers the graphs that it recorded; a graph without nodes isn't one of them.
     graphs = [graph for graph in recording.graphs if graph.nodes is not None]
     lanes = {call: _lane(event, graphs) for call, event in by_call.items()}
@@ -97,16 +98,13 @@ def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> dict[str, object]:
 _NOT_REACHED = "the run ended first"
 
 
-def read_variations(events: Sequence[Event]) -> tuple[Variation, ...] | None:
+def read_variations(events: Events) -> tuple[Variation, ...] | None:
     """The variations of a run in the order of the plan; None if none were asked for."""
-    plan = next((event["properties"] for event in events if event["event"] == "vary_plan"), None)
-    if plan is None:
+    if "vary_plan" not in events:
         return None
-    found: dict[int, Variation] = {}
-    for event in events:
-        if event["event"] == "variation":
-            found[event["number"]] = _variation(event)
-    if not any(event["event"] == "vary_end" for event in events):
+    plan = events.fields("vary_plan")["properties"]
+    found = {event["number"]: _variation(event) for event in events.of("variation")}
+    if "vary_end" not in events:
         for number, planned in enumerate(plan):
             if number not in found:
                 fields = {**planned, "verdict": "not_varied", "reason": _NOT_REACHED}
@@ -117,10 +115,10 @@ def read_variations(events: Sequence[Event]) -> tuple[Variation, ...] | None:
 def _variation(event: Event) -> Variation:
     fields: dict[str, Any] = {key: value for key, value in event.items() if key not in ("event", "number", "tried")}
     tried = tuple(read_fact(TriedValue, value) for value in event.get("tried", ()))
-    seconds = [value.compile_s for value in tried if value.compile_s is not None]
+    seconds = sum_of_known(value.compile_s for value in tried)
     reason = fields.pop("reason", None)
     verdict = verdict_of(tried) if reason is None else "not_varied"
-    said = {"tried": tried, "verdict": verdict, "compile_s": sum(seconds) if seconds else None, "reason": reason}
+    said = {"tried": tried, "verdict": verdict, "compile_s": seconds, "reason": reason}
     return read_fact(Variation, fields | said)
 
 

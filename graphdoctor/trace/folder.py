@@ -107,9 +107,7 @@ class RankFolder:
 
 def find_ranks(folder: RecordingFolder) -> tuple[RankFolder, ...]:
     """The ranks of a recording, ascending, as logs or reports of processes say; empty if no process has one."""
-    known: dict[int, int | None] = {
-        event["pid"]: event["rank"] for event in folder.events.all if event["event"] == "rank"
-    }
+    known: dict[int, int | None] = {event["pid"]: event["rank"] for event in folder.events.of("rank")}
     processes = [
         replace(process, rank=process.rank if process.pid is None else known.get(process.pid, process.rank))
         for process in find_processes(folder.logs, main_pid=folder.events.fields("process").get("pid"))

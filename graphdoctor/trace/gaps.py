@@ -17,7 +17,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch, GapKind, Recording
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.facts.wording import counted, switch_text
-from graphdoctor.trace.events import Event
+from graphdoctor.trace.events import Events
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.merge import Part
@@ -43,13 +43,12 @@ def gap(kind: GapKind, message: str) -> CaptureGap:
     return CaptureGap(code=_CODES.get(kind, "GD900"), kind=kind, message=message)
 
 
-def reported_gaps(events: Iterable[Event]) -> Iterator[CaptureGap]:
+def reported_gaps(events: Events) -> Iterator[CaptureGap]:
     """What the probe's ``gap`` events report; those of graphdoctor 0.1 have no kind."""
-    for event in events:
-        if event["event"] == "gap":
-            kind = event.get("kind")
-            code = "GD902" if kind == "log_removed" else "GD900"
-            yield read_fact(CaptureGap, {"code": code, "kind": kind, "message": event.get("message")})
+    for event in events.of("gap"):
+        kind = event.get("kind")
+        code = "GD902" if kind == "log_removed" else "GD900"
+        yield read_fact(CaptureGap, {"code": code, "kind": kind, "message": event.get("message")})
 
 
 def switch_gaps(switches: Iterable[CompileSwitch]) -> Iterator[CaptureGap]:

@@ -8,7 +8,7 @@ from typing import Any
 from graphdoctor.facts.picture import Picture, SourceText
 from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.artifacts import Artifacts
-from graphdoctor.trace.events import Event, read_lanes
+from graphdoctor.trace.events import Events, read_lanes
 from graphdoctor.trace.files import Files
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.phases import Phases
@@ -22,7 +22,7 @@ def picture_collectors(details: Details | None = None) -> tuple[Collector, ...]:
 
 
 def picture_of(
-    parts: Sequence[tuple[Part, Section]], recording: Recording, events: Sequence[Event], details: Details | None
+    parts: Sequence[tuple[Part, Section]], recording: Recording, events: Events, details: Details | None
 ) -> Picture:
     """Make the picture of several processes."""
     files: dict[str, SourceText] = {}
@@ -50,5 +50,5 @@ def picture_of(
         lanes=read_lanes(events, recording),
         hidden_artifacts=hidden,
         # The last one, because calls can set values.
-        config=next((event.get("values") for event in reversed(events) if event["event"] == "config"), None),
+        config=events.fields("config").get("values"),
     )

@@ -117,7 +117,7 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
     if wanted.picture:
         from graphdoctor.trace.picture import picture_of
 
-        found["picture"] = picture_of(parts, merged, events.all, wanted.details)
+        found["picture"] = picture_of(parts, merged, events, wanted.details)
     if wanted.guards:
         from graphdoctor.trace.guards.sets import guards_of_parts
 
@@ -153,7 +153,7 @@ def _reported(folder: RecordingFolder) -> Recording:
             for each in events.of("compile_switch")
         ),
         replay=replay,
-        variations=read_variations(events.all),
+        variations=read_variations(events),
         **measured,
     )
 
@@ -196,7 +196,7 @@ def _gaps(
     begun = ((name, process.beginning, [found.intake for found in process.sections]) for name, process in named)
     beginning = list(beginning_gaps(contents.damage.headless_logs, begun, is_ours=is_hooked))
     gaps = [
-        *reported_gaps(events.all),
+        *reported_gaps(events),
         *switch_gaps(merged.switches),
         *log_gaps(contents.damage, contents.unreadable),
         *beginning,
@@ -217,12 +217,13 @@ def _span(parts: Sequence[tuple[Part, Section]], contents: LogContents, events: 
 
     found = [(part, section.collector(Marks).finish()) for part, section in parts]
     main = contents.processes[0]
-    reports = [event for event in events.all if event.get("pid") == pid is not None]
-    has_begun = any(event["event"] == "rank" for event in reports)
+    has_begun, is_ended = (
+        any(event.get("pid") == pid is not None for event in events.of(kind)) for kind in ("rank", "process_ended")
+    )
     return LogSpan(
         marks=tuple(part.named(mark) for part, span in found for mark in span.marks),
         first_s=clock_seconds(main.first),
         last_s=clock_seconds(main.last),
         executed=next((span.executed for _, span in found if span.executed is not None), None),
-        is_ended=any(event["event"] == "process_ended" for event in reports) if has_begun else None,
+        is_ended=is_ended if has_begun else None,
     )

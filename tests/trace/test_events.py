@@ -10,7 +10,7 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.recording import Graph
-from graphdoctor.trace.events import read_lanes
+from graphdoctor.trace.events import Events, read_lanes
 from graphdoctor.trace.reader import read_recording
 from tests.factories import recording
 
@@ -37,7 +37,7 @@ def test_a_call_that_was_repeated_counts_as_repeated():
         _lane(None, is_profiled=True),
         _lane(2, ["guards", 0.5, 0.75, "0/0", None], ["eager", 1, 2, {"aten::sin": 2}, 2], is_profiled=True),
     ]
-    lanes = read_lanes(events, recording(graphs=(_graph(0, "0/0", nodes=()),)))
+    lanes = read_lanes(Events(events), recording(graphs=(_graph(0, "0/0", nodes=()),)))
     assert [(lane.call_index, lane.is_profiled) for lane in lanes] == [(1, False), (2, True), (None, True)]
     guards, eager = lanes[1].segments
     assert (guards.kind, guards.compile_id, guards.start_us) == ("guards", "0/0", 0.5)
@@ -46,13 +46,15 @@ def test_a_call_that_was_repeated_counts_as_repeated():
 
 def test_the_probes_graphs_are_found_among_those_that_the_program_compiled_elsewhere():
     graphs = (_graph(0, "0/0"), _graph(1, "1/0", nodes=()), _graph(2, "2/0", nodes=()))
-    [lane] = read_lanes([_lane(1, ["graph", 0, 1, None, 1], ["graph", 2, 3, None, 7])], recording(graphs=graphs))
+    [lane] = read_lanes(
+        Events([_lane(1, ["graph", 0, 1, None, 1], ["graph", 2, 3, None, 7])]), recording(graphs=graphs)
+    )
     assert [(part.compile_id, part.graph_index) for part in lane.segments] == [("2/0", 2), (None, None)]
 
 
 def test_of_too_many_calls_those_that_compile_are_shown_first():
     events = [_lane(call, *([["compile", 0, 1, "0/0", None]] if call % 3 == 0 else [])) for call in range(1, 401)]
-    calls = [lane.call_index for lane in read_lanes(events, recording())]
+    calls = [lane.call_index for lane in read_lanes(Events(events), recording())]
     assert len(calls) == 200
     assert calls == sorted(calls)
     assert set(range(3, 401, 3)) < set(calls)

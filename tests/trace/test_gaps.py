@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.recording import CaptureGap, CompileCall, Environment, Recording, TargetInfo
+from graphdoctor.trace.events import Events
 from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, reported_gaps, run_gaps, script_gaps
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
@@ -94,7 +95,7 @@ def test_an_unmeasured_guard_cost_is_a_gap_once() -> None:
 
 
 def test_what_the_probe_says_keeps_its_kind() -> None:
-    (gap,) = reported_gaps([{"event": "gap", "kind": "lanes", "message": "No time axis."}])
+    (gap,) = reported_gaps(Events([{"event": "gap", "kind": "lanes", "message": "No time axis."}]))
     assert (gap.code, gap.kind, gap.message) == ("GD900", "lanes", "No time axis.")
 
 
