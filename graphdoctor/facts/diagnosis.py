@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import field
 from typing import Literal, get_args
 
@@ -244,7 +244,3 @@ class Diagnosis(Document):
     def each_graph(self) -> Iterator[tuple[Graph, GraphReport]]:
         """Each graph of the recording and what ended it."""
         return zip(self.recording.graphs, self.graphs, strict=True)
-
-    def frames_by_compile(self) -> Mapping[str, Frame]:
-        """The frame of each compile."""
-        return {compile_id: frame for frame, report in self.each_frame() for compile_id in report.compile_ids}

@@ -797,6 +797,11 @@ class Recording(Fact):
     repeated."""
     gaps: tuple[CaptureGap, ...]
 
+    def frames_by_compile(self) -> dict[str, Frame]:
+        """The frame of each compile whose frame is known."""
+        frames = {frame.frame_id: frame for frame in self.frames}
+        return {each.compile_id: frames[each.frame_id] for each in self.compiles if each.frame_id in frames}
+
     @property
     def is_foreign(self) -> bool:
         """Whether graphdoctor didn't record the log."""

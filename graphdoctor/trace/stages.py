@@ -131,13 +131,12 @@ class Stages(Collector):
     def graphs(self, recording: Recording, first_index: int) -> Iterator[StageGraph]:
         """The graphs in the order of the log, numbered from the recording's first on."""
         origins = Origins(recording.environment)
-        frames = {frame.frame_id: frame for frame in recording.frames}
-        frame_of = {each.compile_id: frames.get(each.frame_id) for each in recording.compiles}
+        frames = recording.frames_by_compile()
         own = recording.graphs
         for seen in self._seen:
             if isinstance(seen, int):
                 if seen < len(own) and self._keeps(own[seen].compile_id):
-                    yield _dynamo_graph(own[seen], first_index + seen, frame_of.get(own[seen].compile_id), origins)
+                    yield _dynamo_graph(own[seen], first_index + seen, frames.get(own[seen].compile_id), origins)
             elif seen.stage is not None and seen.text is not None:
                 printed = parse_graph(seen.text, _named_by(origins))
                 yield StageGraph(

@@ -36,7 +36,7 @@ def render_chrome_trace(diagnosis: Diagnosis, picture: Picture) -> str:
 
 def _process(picture: Picture, process: str | None, pid: int, diagnosis: Diagnosis) -> Iterator[_Event]:
     phases = [phase for phase in picture.phases if phase.process == process]
-    frames = diagnosis.frames_by_compile()
+    frames = diagnosis.recording.frames_by_compile()
     name = f"torch.compile in {'the main process' if process is None else process}"
     threads = {thread: f"other threads ({thread})" for thread in sorted({phase.thread for phase in phases})}
     yield from _named(pid, name, "times from its first event", threads | {0: "compiles"} if 0 in threads else threads)

@@ -71,7 +71,7 @@ def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
     yield from _answer(guards, diagnosis)
     found = [finding for finding in diagnosis.findings if finding.code.startswith("GD3")]
     yield Cards(tuple(map(card_of, clusters(found))))
-    frames = diagnosis.frames_by_compile()
+    frames = diagnosis.recording.frames_by_compile()
     counts = {compile_.compile_id: compile_.guard_count for compile_ in diagnosis.recording.compiles}
     costliest = _costliest(guards.sets, frames)
     for each in guards.sets:

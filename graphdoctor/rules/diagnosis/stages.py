@@ -38,15 +38,12 @@ Links = Mapping[str, Sequence[str]]
 
 def graph_stages(recording: Recording, picture: Picture, root: Path) -> tuple[GraphStages, ...]:
     """Each graph with its stages, in the order in which Dynamo captured them."""
-    frames = {frame.frame_id: frame for frame in recording.frames}
-    frame_of: dict[str | None, Frame | None] = {
-        compile_.compile_id: frames.get(compile_.frame_id) for compile_ in recording.compiles
-    }
+    frames = recording.frames_by_compile()
     texts = {source.file: source.text.splitlines() for source in picture.files if source.text is not None}
     graphs = grouped((_key(graph), graph) for graph in picture.graphs)
     codes = grouped((_key(code), code) for code in picture.generated)
     return tuple(
-        _graph(found, codes.get(key, []), frame_of.get(found[0].compile_id), texts, root)
+        _graph(found, codes.get(key, []), frames.get(found[0].compile_id or ""), texts, root)
         for key, found in graphs.items()
     )
 

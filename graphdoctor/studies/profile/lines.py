@@ -124,16 +124,12 @@ def module_roots(recording: Recording) -> dict[str, str]:
     a decorator puts around a ``forward`` is no module.
     """
     target = (recording.target.class_name or "").rpartition(".")[2]
-    frames = {frame.frame_id: frame for frame in recording.frames}
     texts = {file.file: file.text for file in recording.picture.files} if recording.picture is not None else {}
     roots = {}
-    for compile_ in recording.compiles:
-        frame = frames.get(compile_.frame_id)
-        if frame is None:
-            continue
+    for compile_id, frame in recording.frames_by_compile().items():
         owner = (frame.qualname or "").rpartition(".")[0].rpartition(".")[2]
         if owner not in ("", "<locals>", target) and not _is_function(owner, texts.get(frame.file)):
-            roots[compile_.compile_id] = owner
+            roots[compile_id] = owner
     return roots
 
 

@@ -19,6 +19,7 @@ from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.sums import whole_sum
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.guards.forms import Form, meaning_of
@@ -150,27 +151,22 @@ def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> G
     measured = cost or {}
     entries = {entry["compile_id"]: entry for entry in measured.get("entries", ())}
     is_complete, call_us = measured.get("is_complete"), measured.get("call_us")
-    frames = {frame.frame_id: frame for frame in part.recording.frames}
+    frames = part.recording.frames_by_compile()
     known: _KnownNodes = {}
     sets = []
     for compile_ in part.recording.compiles:
         compile_id, tree = compile_.compile_id, trees.get(compile_.compile_id)
         if tree is not None:
-            words = _Words(tree, places, frames.get(compile_.frame_id), intake.roots.get(compile_.frame_id), known)
+            words = _Words(tree, places, frames.get(compile_id), intake.roots.get(compile_.frame_id), known)
             # A complete measurement of the steady call includes every entry that the call reaches.
             entry = entries.get(compile_id, {"runs": 0} if is_complete else None)
             sets.append(_guard_set(part.prefix + compile_id, tree, words, entry, call_us))
-    checks_us = _total(sets) if call_us and is_complete else None
+    # None if one that runs was not measured, and if none runs: a call over its recompile limit checks all in vain.
+    costs = [_times(each.check_us, each.runs_per_call) for each in sets if each.runs_per_call]
+    checks_us = whole_sum(costs) if costs and call_us and is_complete else None
     shares = {"share": _share(measured.get("searches_us"), call_us), "warm_share": _share(checks_us, call_us)}
     found = read_fact(Guards, {**measured, "checks_us": checks_us, **shares}, skips_unknown=True)
     return found.replace(sets=tuple(sets))
-
-
-def _total(sets: Iterable[GuardSet]) -> float | None:
-    # None if one that runs was not measured, and if none runs: a call over its recompile limit checks all in vain.
-    costs = [_times(found.check_us, found.runs_per_call) for found in sets if found.runs_per_call]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known and len(known) == len(costs) else None
 
 
 def _times(us: float | None, runs: int | None) -> float | None:
