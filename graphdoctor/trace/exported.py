@@ -33,13 +33,12 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
     qualnames = {(context.file, context.line): {"qualname": context.qualname} for context in recording.sources}
 
     def stack_of(found: Mapping[str, Any]) -> tuple[StackEntry, ...]:
-        owned = ((each, *origins.of(each["file"])) for each in found["stack"])
         return tuple(
             read_fact(
                 StackEntry,
-                {**each, "origin": origin, "package": package, **qualnames.get((each["file"], each["line"]), {})},
+                {**each, **origins.named(each["file"]), **qualnames.get((each["file"], each["line"]), {})},
             )
-            for each, origin, package in owned
+            for each in found["stack"]
         )
 
     failure: Mapping[str, Any] | None = found["failure"]

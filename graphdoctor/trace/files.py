@@ -41,6 +41,7 @@ class Files(Collector):
 
     def finish(self, origins: Origins) -> tuple[SourceText, ...]:
         """The files in the order of the log."""
-        known = ((file, text, *origins.of(file)) for file, text in self._texts.items())
-        names = ("file", "text", "origin", "package")
-        return tuple(read_fact(SourceText, dict(zip(names, values, strict=True))) for values in known)
+        return tuple(
+            read_fact(SourceText, {"file": file, "text": text, **origins.named(file)})
+            for file, text in self._texts.items()
+        )

@@ -384,7 +384,7 @@ class Intake:
         """A stack entry with its file's owner."""
         key = (file, line, function, text, *columns.items())
         if key not in self._entries:
-            columns |= dict(zip(("origin", "package"), self.origins.of(file), strict=True))
+            columns |= self.origins.named(file)
             known = {"file": file, "line": line, "function": function, "text": text or None}
             self._entries[key] = read_fact(StackEntry, known | columns)
         return self._entries[key]

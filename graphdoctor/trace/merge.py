@@ -55,20 +55,15 @@ def merge(parts: Sequence[Part]) -> Recording:
     if len(renamed) == 1:
         return main
     graphs = (graph for recording in renamed for graph in recording.graphs)
+    joined = {name: tuple(item for recording in renamed for item in getattr(recording, name)) for name in _JOINED}
     return main.replace(
-        **(
-            {name: tuple(item for recording in renamed for item in getattr(recording, name)) for name in _JOINED}
-            | {
-                "environment": next((item.environment for item in renamed if item.environment.torch), main.environment),
-                "is_partial": any(recording.is_partial for recording in renamed),
-                "graphs": tuple(graph.replace(index=index) for index, graph in enumerate(graphs)),
-                "sources": tuple(
-                    {(item.file, item.line): item for recording in renamed for item in recording.sources}.values()
-                ),
-                "evidence": joined_evidence((part.prefix, part.recording.evidence) for part in parts),
-                "gaps": _merge_gaps(parts),
-            }
-        )
+        **joined,
+        environment=next((item.environment for item in renamed if item.environment.torch), main.environment),
+        is_partial=any(recording.is_partial for recording in renamed),
+        graphs=tuple(graph.replace(index=index) for index, graph in enumerate(graphs)),
+        sources=tuple({(item.file, item.line): item for recording in renamed for item in recording.sources}.values()),
+        evidence=joined_evidence((part.prefix, part.recording.evidence) for part in parts),
+        gaps=_merge_gaps(parts),
     )
 
 

@@ -42,6 +42,10 @@ class Origins:
             self._known[file] = self._classify(file)
         return self._known[file]
 
+    def named(self, file: str) -> dict[str, str | None]:
+        """Origin and package of a file, as fields of a fact."""
+        return dict(zip(("origin", "package"), self.of(file), strict=True))
+
     def _classify(self, file: str) -> tuple[Origin, str | None]:
         # <eval_with_key> is code that FX generates; <frozen os> and <string> (dataclasses, namedtuples) are Python's.
         if file.startswith("<eval_with_key>"):
