@@ -83,15 +83,14 @@ def check(
     if baseline is not None and len(chosen) > 1:
         folders = ", ".join(str(one.root) for one, _ in chosen)
         raise GraphDoctorError("--baseline is of one project.", hint=f"These files reach several: {folders}.")
-    baselines = [known_baseline(one, baseline, is_without=is_without_baseline) for one, _ in chosen]
+    waiting = []
     # All of them before anything runs, so that a wrong code costs nothing.
-    judged_by = [
-        policies(reached.targets, one, shown=shown, limits=budgets.limits, fail_on=fail_on, baseline=known)
-        for (one, reached), (_, known) in zip(chosen, baselines, strict=True)
-    ]
+    for one, reached in chosen:
+        place, known = known_baseline(one, baseline, is_without=is_without_baseline)
+        judged_by = policies(reached.targets, one, shown=shown, limits=budgets.limits, fail_on=fail_on, baseline=known)
+        waiting.append((reached, one, judged_by, place if known is not None else None))
     reports = [
-        judge(run_all(reached, one, run), reached, one, policy, place if known is not None else None)
-        for (one, reached), (place, known), policy in zip(chosen, baselines, judged_by, strict=True)
+        judge(run_all(reached, one, run), reached, one, policy, place) for reached, one, policy, place in waiting
     ]
     report = merged_report(reports, Path.cwd())
     write_outputs(report, outputs)

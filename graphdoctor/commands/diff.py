@@ -17,6 +17,7 @@ from graphdoctor.commands.options import (
     ExecutorOptions,
     Given,
     PageOptions,
+    argument,
     with_options,
 )
 from graphdoctor.commands.output import choose_page
@@ -43,10 +44,7 @@ def diff(
     given: Given,
     before: Annotated[
         str,
-        typer.Argument(
-            help=f"The run to start from: a {NAMED_HELP}. Or a survey: a .parquet or .json file, or a folder.",
-            show_default=False,
-        ),
+        argument(f"The run to start from: a {NAMED_HELP}. Or a survey: a .parquet or .json file, or a folder."),
     ],
     after: Annotated[
         str | None, typer.Argument(help="What to compare it with. By default, the last recording or survey.")
@@ -136,10 +134,8 @@ def _compared(before: Path, after: Path | None, settings: Settings, *, fail_on: 
 def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | None, int | None]:
     if len(ranks) > 2:
         raise GraphDoctorError("--rank was given more than twice.", hint="diff compares two ranks.")
-    if len(ranks) == 2:
-        return ranks[0], ranks[1]
     if ranks:
-        return ranks[0], ranks[0]
+        return ranks[0], ranks[-1]
     for place in (first, second):
         if place.kind != "document" and len(ranks_at(place.location)) > 1:
             raise GraphDoctorError(

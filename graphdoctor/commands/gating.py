@@ -10,10 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from graphdoctor import __version__
-from graphdoctor.commands.options import ProcessOptions, ShownOptions
+from graphdoctor.commands.options import ProcessOptions, ShownOptions, argument
 from graphdoctor.commands.running import import_report_meanwhile, project_in
 from graphdoctor.commands.settings import GateTarget, Project, Settings, project_folder, projects_below, repository_of
 from graphdoctor.errors import GraphDoctorError
@@ -297,10 +295,7 @@ def _unused(ran: Sequence[Ran], checks: Sequence[TargetCheck], project: Project)
 
 TargetsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        help="Names of targets in [tool.graphdoctor], or targets as for explain. By default, all that are configured.",
-        show_default=False,
-    ),
+    argument("Names of targets in [tool.graphdoctor], or targets as for explain. By default, all that are configured."),
 ]
 
 

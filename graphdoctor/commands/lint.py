@@ -12,7 +12,7 @@ import typer
 from graphdoctor import __version__
 from graphdoctor.commands.gating import known_baseline, policies
 from graphdoctor.commands.named import last_recording
-from graphdoctor.commands.options import BASELINE, COLOR, NO_BASELINE, Color, ShownOptions, with_options
+from graphdoctor.commands.options import BASELINE, COLOR, NO_BASELINE, Color, ShownOptions, argument, with_options
 from graphdoctor.commands.output import Output
 from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.settings import GateTarget, Project, Settings, load_project, project_folder
@@ -63,9 +63,7 @@ def _last_recording(settings: Settings) -> tuple[str | None, Recorded]:
 @with_options(formats=LINT.names, without=("own_code",))
 def lint(
     shown: ShownOptions,
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Python files, or folders with Python files.", show_default=False)
-    ] = None,
+    files: Annotated[list[Path] | None, argument("Python files, or folders with Python files.")] = None,
     baseline: Path | None = BASELINE,
     is_without_baseline: bool = NO_BASELINE,
     recording: bool = option(

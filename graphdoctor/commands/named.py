@@ -21,14 +21,12 @@ from graphdoctor.facts.result import Result
 from graphdoctor.rules.diagnosed import Needs, chosen_stages, diagnose_on, diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.documents import BOM, file_content, parsed_json, read_diagnosis, read_document
-from graphdoctor.trace.logs import logs_of
+from graphdoctor.trace.logs import hindrance, logs_of
 from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Location, Url, location_of, place_at
 from graphdoctor.trials.launch.store import FOLDER
 
 _Report = TypeVar("_Report", bound="Fact")
-
-Kind = Literal["folder", "log", "document"]
 
 _TARGET_SUFFIXES = (*importlib.machinery.all_suffixes(), ".ipynb")
 """Of files that are a target, or that the target's own error message is about."""
@@ -41,7 +39,7 @@ class Place:
     """Where a run can be read from."""
 
     location: Location
-    kind: Kind
+    kind: Literal["folder", "log", "document"]
 
     @property
     def path(self) -> Path:
@@ -111,11 +109,17 @@ def _place(location: Location) -> Place:
         raise GraphDoctorError(f"There is nothing at {location}.", hint="Name a folder or file that is there.")
     if not isinstance(found, LogFile):
         return Place(location, "folder")
-    kind, what = _kind_of(found)
-    if kind is not None:
-        return Place(location, kind)
-    from graphdoctor.trace.logs import hindrance
-
+    try:
+        # The first record decides: a program's own output can come before it.
+        if logs_of(found):
+            return Place(location, "log")
+        with found.open() as stream:
+            start = stream.read(_START_BYTES).removeprefix(BOM).lstrip()[:1]
+    except CutStreamError as error:
+        raise GraphDoctorError(f"{location} can't be read: {error.reason}.") from error
+    if start in (b"{", b"["):
+        return Place(location, "document")
+    what = "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"
     raise GraphDoctorError(
         f"{location} {what}: it is neither a torch trace log nor a JSON document that graphdoctor wrote.",
         hint=f"graphdoctor explain {location} records a run."
@@ -132,21 +136,6 @@ def _existing(text: str, settings: Settings) -> Location | None:
         return settings.store.find(text)
     except (OSError, ValueError):
         return None  # a name that no file can have
-
-
-def _kind_of(file: LogFile) -> tuple[Kind | None, str]:
-    """What a file holds; where it is none of the kinds, a clause that says what it is instead."""
-    try:
-        # The first record decides: a program's own output can come before it.
-        if logs_of(file):
-            return "log", ""
-        with file.open() as stream:
-            start = stream.read(_START_BYTES).removeprefix(BOM).lstrip()[:1]
-    except CutStreamError as error:
-        raise GraphDoctorError(f"{file.location} can't be read: {error.reason}.") from error
-    if start in (b"{", b"["):
-        return "document", ""
-    return None, "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"
 
 
 def diagnose_place(

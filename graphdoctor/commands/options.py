@@ -57,25 +57,30 @@ NAMED_HELP = (
     "or a JSON document that --format json wrote"
 )
 """What ``graphdoctor.commands.named`` finds, after its article."""
-TargetArgument = Annotated[str, typer.Argument(help=TARGET_HELP, show_default=False)]
+
+
+def argument(text: str, **told: Any) -> Any:  # noqa: ANN401 - typer has no public type for it
+    """An argument of the command line; ``told`` is what else typer takes."""
+    return typer.Argument(help=text, show_default=False, **told)
+
+
+TargetArgument = Annotated[str, argument(TARGET_HELP)]
 TargetOrRecordingArgument = Annotated[
     str | None,
-    typer.Argument(help=f"{TARGET_HELP} Or a {NAMED_HELP}. By default, the last recording.", show_default=False),
+    argument(f"{TARGET_HELP} Or a {NAMED_HELP}. By default, the last recording."),
 ]
 TargetOrReportArgument = Annotated[
     str | None,
-    typer.Argument(
-        help=f"{TARGET_HELP} Or the recording of an earlier run of this command, or its JSON. By default, the last "
-        "recording.",
-        show_default=False,
+    argument(
+        f"{TARGET_HELP} Or the recording of an earlier run of this command, or its JSON. By default, the last "
+        "recording."
     ),
 ]
 LogArgument = Annotated[
     str | None,
-    typer.Argument(
-        help="A recording or its name under .graphdoctor/, or a folder or log file that TORCH_TRACE wrote. By "
-        "default, the last recording.",
-        show_default=False,
+    argument(
+        "A recording or its name under .graphdoctor/, or a folder or log file that TORCH_TRACE wrote. By default, the "
+        "last recording."
     ),
 ]
 

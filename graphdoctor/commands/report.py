@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from graphdoctor.commands.named import diagnose_place, location_named, place_named
 from graphdoctor.commands.options import (
     NAMED_HELP,
@@ -18,6 +16,7 @@ from graphdoctor.commands.options import (
     Given,
     PageOptions,
     StagesOptions,
+    argument,
     with_options,
 )
 from graphdoctor.commands.output import Output, choose_page
@@ -50,7 +49,7 @@ def report(
     given: Given,
     recording: Annotated[
         str | None,
-        typer.Argument(help=f"A {NAMED_HELP}. By default, the last recording.", show_default=False),
+        argument(f"A {NAMED_HELP}. By default, the last recording."),
     ] = None,
     rank: int | None = RANK,
     is_followed: bool = option(

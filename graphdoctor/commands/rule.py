@@ -6,9 +6,7 @@ import difflib
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from graphdoctor.commands.options import COLOR, Color, with_options
+from graphdoctor.commands.options import COLOR, Color, argument, with_options
 from graphdoctor.commands.output import Output
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
@@ -18,9 +16,7 @@ from graphdoctor.views.formats import RULES, RenderOptions
 
 @with_options(formats=RULES.names)
 def rule(
-    codes: Annotated[
-        list[str] | None, typer.Argument(help="Codes or beginnings of codes: GD101, GD1.", show_default=False)
-    ] = None,
+    codes: Annotated[list[str] | None, argument("Codes or beginnings of codes: GD101, GD1.")] = None,
     is_all: bool = option(False, "Every rule.", flag="--all"),
     format: str = option(RULES.names[0], "{formats}.", metavar="FORMAT"),
     color: Color = COLOR,

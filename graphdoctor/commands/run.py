@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -19,6 +19,7 @@ from graphdoctor.commands.options import (
     OutputOptions,
     ProcessOptions,
     ShownOptions,
+    argument,
     with_options,
 )
 from graphdoctor.commands.output import Output, choose_output
@@ -35,7 +36,7 @@ from graphdoctor.studies.documents import JOB
 from graphdoctor.trace.folder import ranks_at
 from graphdoctor.trials.launch.child import interpreter
 from graphdoctor.trials.launch.ownership import sign
-from graphdoctor.trials.launch.script import Script, find_script, run_script
+from graphdoctor.trials.launch.script import find_script, run_script
 from graphdoctor.views.formats import DIAGNOSIS, Document
 
 C = TypeVar("C")
@@ -48,13 +49,13 @@ _PATIENCE_S = 60.0
 
 @with_options
 def run(
-    script: Annotated[str, typer.Argument(help="A Python file or a folder with __main__.py.", show_default=False)],
+    script: Annotated[str, argument("A Python file or a folder with __main__.py.")],
     shown: ShownOptions,
     process: ProcessOptions,
     given: Given,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(help="The script's own arguments. Our options come before the script.", show_default=False),
+        argument("The script's own arguments. Our options come before the script."),
     ] = None,
     module: bool = option(False, "The script is a module's name, as in python -m.", flag="-m"),
     report: Path | None = option(None, "Also write the report to this file: .html, .md, .json or .txt."),
@@ -103,10 +104,10 @@ def run(
     raise typer.Exit(ended.status)
 
 
-def _tried(job: Job, recording: Path, *, script: Script, python: str | None, timeout_s: float) -> Job:
-    from graphdoctor.studies.ranks.trials import remedies_of, runner, try_remedies
+def _tried(job: Job, recording: Path, **how: Any) -> Job:  # noqa: ANN401 - what ``run_again`` takes
+    from graphdoctor.studies.ranks.trials import remedies_of, run_again, try_remedies
 
-    again = runner(script, recording, python=python, timeout_s=timeout_s, executor=executor_for())
+    again = partial(run_again, recording=recording, **how)
     return job.replace(trials=try_remedies(remedies_of(job), job, again, say))
 
 

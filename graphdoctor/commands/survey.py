@@ -20,6 +20,7 @@ from graphdoctor.commands.options import (
     VERBOSE,
     Color,
     Given,
+    argument,
     names_of,
     with_options,
 )
@@ -118,11 +119,10 @@ def survey(
     given: Given,
     lists: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[LIST]...",
-            help="survey.toml, patterns of files ('models/*.py') or targets. Or surveys to show again, as one: "
+        argument(
+            "survey.toml, patterns of files ('models/*.py') or targets. Or surveys to show again, as one: "
             "folders, .parquet and .json files. By default, the last survey.",
-            show_default=False,
+            metavar="[LIST]...",
         ),
     ] = None,
     where: str | None = option(

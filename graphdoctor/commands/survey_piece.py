@@ -26,7 +26,8 @@ import orjson
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.survey import SurveyCause, SurveyRow, SurveyStatus
+from graphdoctor.facts.survey import RAN, SurveyCause, SurveyRow, SurveyStatus
+from graphdoctor.facts.survey_comparison import COUNTS_OF_RECORDS
 from graphdoctor.rules.gate.check import missing_records
 from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
 from graphdoctor.studies.survey.survey_file import SurveyOptions
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
 
 _RECORDING = "recording"
 _MAX_FILE_BYTES = 32 * 2**20
-_OF_RECORDS = ("break_sites", "skipped_frames", "recompiles", "frames_over_limit")
-"""Counts of torch's records: too low where it left one out."""
-_COUNTED: tuple[SurveyStatus, ...] = ("ok", "wrong", "not_compiled")
-"""Of the others, counts are those until the end that came too early: not what the program would have."""
 
 
 @dataclass(frozen=True)
@@ -373,17 +370,17 @@ class _Worker:
             "command": command_line(target, "bench" if is_benched else "explain"),
             "causes": tuple(_cause(finding) for finding in diagnosis.findings),
         }
-        if status not in _COUNTED:
+        if status not in RAN:
             return values
         steadiness = summary.steadiness
-        values |= values_of(summary, *_OF_RECORDS, "calls", "graphs", "coverage")
+        values |= values_of(summary, *COUNTS_OF_RECORDS, "calls", "graphs", "coverage")
         values |= {
             "compile_s": summary.compile_time_s,
             "is_steady": None if steadiness is None or steadiness.state is None else steadiness.state == "settled",
             "peak_memory_bytes": diagnosis.recording.exit.peak_memory_bytes,
         }
         if missing_records(diagnosis) is not None:
-            values |= dict.fromkeys(_OF_RECORDS)
+            values |= dict.fromkeys(COUNTS_OF_RECORDS)
         self._gaps += [gap.message for gap in diagnosis.recording.gaps]
         return values
 

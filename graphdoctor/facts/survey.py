@@ -46,6 +46,10 @@ and made; ``eager``: a call without torch.compile; ``dynamo``, ``aot``, ``induct
 compiler, ``backend`` being one that isn't Inductor; ``call``: a compiled call, or what is measured after it;
 ``bench``, ``export``, ``fix``: what was asked for beyond it."""
 
+RAN: tuple[SurveyStatus, ...] = ("ok", "wrong", "not_compiled")
+"""Statuses of pieces that made all of their calls. What is counted of others is what came until the end that came too
+early, not what the program would have."""
+
 _BEFORE_TORCH: tuple[SurveyStage, ...] = ("prepare", "load", "eager")
 _NEVER_JUDGED: tuple[SurveyStatus, ...] = ("eager_failed", "no_inputs", "load_failed", "lost", "skipped")
 

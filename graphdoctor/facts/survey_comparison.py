@@ -52,6 +52,9 @@ SurveyMeasure = Literal[
 ]
 """Fields of a row that are compared."""
 
+COUNTS_OF_RECORDS: tuple[SurveyMeasure, ...] = ("break_sites", "skipped_frames", "recompiles", "frames_over_limit")
+"""Counts of torch's records: too low where it left one out."""
+
 SurveyChangeKind = Literal[SurveyMeasure, "status", "cause"]
 """What changed: a field, how the piece came out, or a finding."""
 

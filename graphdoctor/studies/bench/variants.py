@@ -88,8 +88,8 @@ def variants_of(
 def _distinct(found: Iterable[VariantSpec], base: RunSpec) -> tuple[VariantSpec, ...]:
     kept: list[VariantSpec] = []
     for variant in found:
-        same = (other for other in kept if not other.is_eager and other.spec(base) == variant.spec(base))
-        if variant.is_eager or next(same, None) is None:
+        spec = variant.spec(base)
+        if variant.is_eager or all(other.is_eager or other.spec(base) != spec for other in kept):
             kept.append(variant)
     return tuple(kept)
 

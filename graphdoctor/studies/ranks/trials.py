@@ -5,13 +5,14 @@ The untouched script runs once more after each, so that each trial stands betwee
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import Executor
+from graphdoctor.executors.executor import executor_for
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import Job, JobFinding, JobRemedyKind, JobTrial, JobVerdict
@@ -177,23 +178,19 @@ def _difference(one: Job, other: Job) -> float | None:
     return max((abs(a - b) / max(abs(a), abs(b), 1e-12) for a, b in pairs), default=None)
 
 
-def runner(
-    script: Script, recording: Path, *, python: str | None, timeout_s: float, executor: Executor
-) -> Callable[[RunChange, str], Ran]:
-    """What runs the script again, in the folder of the first recording.
+def run_again(
+    change: RunChange, name: str, *, script: Script, recording: Path, python: str | None, timeout_s: float
+) -> Ran:
+    """Run the script again, in the folder of the first recording.
 
     ``python``: the interpreter asked for, or None for ours.
     """
-
-    def run_again(change: RunChange, name: str) -> Ran:
-        folder = recording / _FOLDER / name
-        folder.mkdir(parents=True)
-        apart = Path(os.getcwd())  # noqa: PTH109 - where the script runs anyway
-        ended = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s, apart=apart, change=change)
-        try:
-            ranks = ranks_at(folder)
-            return Ran(ended.status, job_report(folder, ranks, executor) if len(ranks) > 1 else None, ended.reason)
-        except GraphDoctorError:
-            return Ran(ended.status, None, ended.reason)
-
-    return run_again
+    folder = recording / _FOLDER / name
+    folder.mkdir(parents=True)
+    apart = Path(os.getcwd())  # noqa: PTH109 - where the script runs anyway
+    ended = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s, apart=apart, change=change)
+    job = None
+    with contextlib.suppress(GraphDoctorError):
+        ranks = ranks_at(folder)
+        job = job_report(folder, ranks, executor_for()) if len(ranks) > 1 else None
+    return Ran(ended.status, job, ended.reason)

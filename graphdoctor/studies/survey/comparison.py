@@ -17,8 +17,9 @@ from typing import Literal, get_args
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import SEVERITIES, Severity
 from graphdoctor.facts.spec import FailOn
-from graphdoctor.facts.survey import SurveyCause, SurveyReport, SurveyRow, SurveyStatus
+from graphdoctor.facts.survey import RAN, SurveyCause, SurveyReport, SurveyRow
 from graphdoctor.facts.survey_comparison import (
+    COUNTS_OF_RECORDS,
     SURVEY_VERDICTS,
     ComparedPiece,
     ComparedVariant,
@@ -33,18 +34,15 @@ from graphdoctor.facts.survey_comparison import (
 from graphdoctor.studies.survey.summary import mean_speedup, shared_causes
 from graphdoctor.trials.confidence import PROCESSES_DIFFER
 
-_RAN: tuple[SurveyStatus, ...] = ("ok", "wrong", "not_compiled")
-"""Statuses of pieces that made all of their calls, so that what was measured is whole."""
-_COUNTS: tuple[SurveyMeasure, ...] = ("break_sites", "skipped_frames", "recompiles", "frames_over_limit")
 _JUDGED: dict[SurveyMeasure, tuple[int, Severity]] = {
-    **dict.fromkeys(_COUNTS, (-1, "warning")),
+    **dict.fromkeys(COUNTS_OF_RECORDS, (-1, "warning")),
     "coverage": (1, "warning"),
     "correct": (1, "error"),
     "exports": (1, "error"),
     "is_steady": (1, "warning"),
 }
 """Whether less (-1) or more of it is good, and how bad the contrary is."""
-_EXPECTED: tuple[SurveyMeasure, ...] = (*_COUNTS, "coverage", "speedup", "correct", "exports")
+_EXPECTED: tuple[SurveyMeasure, ...] = (*COUNTS_OF_RECORDS, "coverage", "speedup", "correct", "exports")
 """What must not become unknown."""
 _ASKED_BY: Mapping[SurveyMeasure, str] = {"speedup": "bench", "correct": "bench", "exports": "export"}
 """Of these, what only an option of the survey measures."""
@@ -63,7 +61,6 @@ _OF_PIECES: tuple[SurveyAspect, ...] = ("torch", "device", "host", "python", "li
 _MOST_PAIRS = 3
 """More pairs of values than these are only counted."""
 
-_Key = tuple[str, str]
 _Pairs = Sequence[tuple[SurveyRow, SurveyRow]]
 
 
@@ -121,7 +118,7 @@ _Changes = Iterator[tuple[_Direction, SurveyChange]]
 def _piece(before: SurveyRow, after: SurveyRow, unasked: Collection[SurveyMeasure]) -> ComparedPiece:
     found = [*_statuses(before, after)]
     unknown: tuple[SurveyMeasure, ...] = ()
-    is_measured = before.status == after.status in _RAN and before.is_judged and after.is_judged
+    is_measured = before.status == after.status in RAN and before.is_judged and after.is_judged
     if is_measured:
         for changes in (_numbers, _speeds, _causes, _single_measurements):
             found += changes(before, after)
@@ -294,7 +291,7 @@ def _of_survey(report: SurveyReport) -> dict[tuple[SurveyAspect, str | None], st
         found["variant", variant.name] = ", ".join(texts) or "none"
     found["graphdoctor", None], found["shard", None] = report.graphdoctor_version, report.shard
     found["planned", None] = f"{len(report.rows)} of {report.planned}"
-    ran = [row for row in report.rows if row.status in _RAN]
+    ran = [row for row in report.rows if row.status in RAN]
     for measure in _EXPECTED if ran else ():
         found["measured", measure] = "yes" if any(getattr(row, measure) is not None for row in ran) else None
     return found
