@@ -18,6 +18,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName
 from graphdoctor.facts.spec import FailOn, RunSpec, option
 from graphdoctor.facts.values import RUN, SWITCH, TEXTS, kinds_of, read_table, tables
+from graphdoctor.trials.launch.discover import project_folders
 from graphdoctor.trials.launch.store import Store
 
 TABLE = "graphdoctor"
@@ -155,15 +156,9 @@ def repository_of(start: Path) -> Path | None:
 
 def projects_below(folder: Path) -> Iterator[Path]:
     """Folders from this one down whose pyproject.toml configures graphdoctor; no environments and hidden ones."""
-    for place, names, files in os.walk(folder):
-        names[:] = sorted(name for name in names if _is_searched(Path(place, name)))
-        if PYPROJECT in files and _section(Path(place, PYPROJECT)):
-            yield Path(place)
-
-
-def _is_searched(folder: Path) -> bool:
-    is_package_folder = folder.name in ("node_modules", "site-packages", "__pycache__")
-    return not is_package_folder and not folder.name.startswith(".") and not (folder / "pyvenv.cfg").exists()
+    for place, files in project_folders(folder, ("node_modules", "site-packages", "__pycache__")):
+        if PYPROJECT in files and _section(place / PYPROJECT):
+            yield place
 
 
 def find_pyproject(start: Path) -> Path | None:

@@ -32,6 +32,7 @@ from graphdoctor.rules.gate.baseline import known_in
 from graphdoctor.rules.gate.check import Policy
 from graphdoctor.rules.gate.ignores import comments_in, ignored_by
 from graphdoctor.rules.gd205_module_number import module_number_fixes
+from graphdoctor.trials.launch.discover import project_folders
 
 _MAX_STATEMENT_LINES = 12
 _LOSING = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar)
@@ -231,10 +232,8 @@ def _set_in(content: bytes) -> set[str]:
 
 def _walked(root: Path, left_out: Collection[str] = ()) -> Iterator[Path]:
     """The Python files below a folder, without environments, and hidden files and folders."""
-    for folder, folders, files in os.walk(root):
-        inner = [one for one in folders if not one.startswith(".") and one not in left_out]
-        folders[:] = sorted(one for one in inner if not Path(folder, one, "pyvenv.cfg").exists())
-        yield from (Path(folder, one) for one in sorted(files) if one.endswith(".py") and not one.startswith("."))
+    for folder, files in project_folders(root, left_out):
+        yield from (folder / one for one in files if one.endswith(".py") and not one.startswith("."))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ def discover(root: Path, *, limit: int) -> Discovered:
     """Look for targets."""
     ready: list[Candidate] = []
     compiled: list[Candidate] = []
-    for path in _python_files(root):
+    for path in islice(_python_files(root), _MAX_FILES):
         if len(ready) >= limit:
             break
         tree = _parsed(path)
@@ -58,24 +59,18 @@ def ready_target(path: Path) -> str | None:
     return None if tree is None else _why_ready(tree)
 
 
+def project_folders(root: Path, left_out: Collection[str] = ()) -> Iterator[tuple[Path, list[str]]]:
+    """A folder and those below it with the names of their files; no environments, hidden folders and links."""
+    for place, names, files in os.walk(root):
+        kept = sorted(name for name in names if not name.startswith(".") and name not in left_out)
+        names[:] = [name for name in kept if not Path(place, name, "pyvenv.cfg").exists()]
+        yield Path(place), sorted(files)
+
+
 def _python_files(root: Path) -> Iterator[Path]:
-    count = 0
-    for folder, names, files in os.walk(root):
-        here = Path(folder)
-        names[:] = sorted(
-            name
-            for name in names
-            if name not in _SKIPPED_FOLDERS
-            and not name.startswith(".")
-            and not (here / name / "pyvenv.cfg").exists()
-            and not (here / name).is_symlink()
-        )
-        for name in sorted(files):
-            if name.endswith(".py") and not name.startswith("test_") and name not in ("conftest.py", "setup.py"):
-                count += 1
-                if count > _MAX_FILES:
-                    return
-                yield here / name
+    for folder, files in project_folders(root, _SKIPPED_FOLDERS):
+        own = (name for name in files if name.endswith(".py") and not name.startswith("test_"))
+        yield from (folder / name for name in own if name not in ("conftest.py", "setup.py"))
 
 
 def _parsed(path: Path) -> ast.Module | None:
