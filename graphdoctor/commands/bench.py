@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import typer
 
 from graphdoctor.commands.named import kept_report, place_or_target
 from graphdoctor.commands.options import Given, OutputOptions, TargetOrReportArgument, with_options
-from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, recording_of, tell_place
+from graphdoctor.commands.running import EXIT_FAILED, begin, finish, recording_of, tell_place
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.probe.wire import BENCH_FILE
@@ -57,14 +55,13 @@ def bench(
     """
     from graphdoctor.studies.bench.variants import parse_sweep, variants_of
 
-    settings = project_settings(common.recordings)
-    output = choose_output(BENCH, common, given)
+    settings, output = begin(BENCH, common, given)
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse_run(*_MEASURED)
         output.write(kept_report(place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict")))
         return
-    request = Request.of(replace(spec, target=target or ""), Measured(coverage=True))
+    request = Request.of(spec, Measured(coverage=True), target=target)
     ways = partial(variants_of, variant or (), request.spec, is_all=is_every_mode)
     ways()  # what can't be read is refused before anything runs
     sizes = None if sweep is None else parse_sweep(sweep)

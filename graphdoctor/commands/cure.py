@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import typer
 
 from graphdoctor.commands.options import APPLY, UNSAFE_FIXES, CommonOptions, Given, TargetArgument, with_options
-from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, recording_of, tell_place
+from graphdoctor.commands.running import EXIT_FAILED, begin, finish, recording_of, tell_place
 from graphdoctor.commands.terminal import say
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
@@ -37,10 +35,9 @@ def cure(
     """
     from graphdoctor.fixes.writing import check, write
 
-    settings = project_settings(common.recordings)
-    output = choose_output(CURE, common, given, is_applied=is_applied)
+    settings, output = begin(CURE, common, given, is_applied=is_applied)
     selection = common.selection(settings)
-    request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
+    request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
     with recording_of(request.quick, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
         if recorded.exit.reason != "finished":

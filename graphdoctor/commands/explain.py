@@ -15,8 +15,8 @@ from graphdoctor.commands.options import (
     TrialOptions,
     with_options,
 )
-from graphdoctor.commands.output import Output, choose_output
-from graphdoctor.commands.running import finish, project_settings, recording_of, trials_of
+from graphdoctor.commands.output import Output
+from graphdoctor.commands.running import begin, finish, recording_of, trials_of
 from graphdoctor.commands.terminal import console_of, say
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.result import Result
@@ -52,14 +52,14 @@ def explain(
     stages = staged.asked(given)
     if stages is not None and "backend" not in given:
         spec = replace(spec, backend="inductor")
-    settings = project_settings(common.recordings)
-    output = choose_output(DIAGNOSIS, common, given)
+    settings, output = begin(DIAGNOSIS, common, given)
     needs = replace(output.needs, stages=stages)
     selection = common.selection(settings)
     has_page = output.needs.picture
     request = Request.of(
-        replace(spec, target=target),
+        spec,
         Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, stages=stages is not None, reads=is_tried),
+        target=target,
     )
     asked = trials_of(trials, given, selection, is_unsafe_tried=True)
     with recording_of(request, settings, common, is_warm=is_tried or is_benched) as (recorded, setup):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from graphdoctor.commands.options import TRY, Given, OutputOptions, TargetArgument, with_options
-from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import finish, project_settings, recording_of, tell_place
+from graphdoctor.commands.running import begin, finish, recording_of, tell_place
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.documents import EXPORT
@@ -37,9 +34,8 @@ def export(
         graphdoctor export model.py: strict or not, and what is in the way
         graphdoctor export model.py --dynamic --try: sizes, and fixes
     """
-    settings = project_settings(common.recordings)
-    output = choose_output(EXPORT, common, given)
-    request = Request.of(replace(spec, target=target), Measured(reads=is_tried))
+    settings, output = begin(EXPORT, common, given)
+    request = Request.of(spec, Measured(reads=is_tried), target=target)
     with recording_of(request, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if not recorded.is_explained(diagnosis):

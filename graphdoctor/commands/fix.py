@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +18,7 @@ from graphdoctor.commands.options import (
     TrialOptions,
     with_options,
 )
-from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import finish, project_settings, recording_of, trials_of
+from graphdoctor.commands.running import begin, finish, recording_of, trials_of
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.fixes import Treatment
@@ -72,10 +70,9 @@ def fix(
         given.refuse(OF_TRIALS, without="trials")
     if is_diff and (common.output is not None or common.format is not None):
         raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave out -o and --format.")
-    settings = project_settings(common.recordings)
-    output = choose_output(FIXES, common, given, is_applied=is_applied)
+    settings, output = begin(FIXES, common, given, is_applied=is_applied)
     selection = common.selection(settings)
-    request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
+    request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
     asked = trials_of(trials, given, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
     python = interpreter(common.python)
     before = None if is_again or not is_tried else kept_fixes(request, asked.choices, settings.store, python)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from graphdoctor.commands.named import diagnose_place, place_or_target
 from graphdoctor.commands.options import (
     OF_EXECUTOR,
@@ -14,8 +12,7 @@ from graphdoctor.commands.options import (
     TargetOrRecordingArgument,
     with_options,
 )
-from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import finish, project_settings, recording_of
+from graphdoctor.commands.running import begin, finish, recording_of
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.ranks.rank import check_one_rank
@@ -40,8 +37,7 @@ def guards(
         graphdoctor guards model.py: what torch checks, and the time it takes
         graphdoctor guards -v: the last recording, guard by guard
     """
-    settings = project_settings(common.recordings)
-    output = choose_output(GUARDS, common, given)
+    settings, output = begin(GUARDS, common, given)
     selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
@@ -51,7 +47,7 @@ def guards(
         output.write(diagnose_place(place, selection, output.needs, rank=rank, executor=reading.executor()))
         return
     given.refuse((*OF_EXECUTOR, "rank"), without="a recording")
-    request = Request.of(replace(spec, target=target or ""), Measured(guard_cost=True))
+    request = Request.of(spec, Measured(guard_cost=True), target=target)
     with recording_of(request, settings, common) as (recorded, _):
         result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from graphdoctor.commands.named import Place, kept_report, place_or_target
 from graphdoctor.commands.options import CommonOptions, Given, TargetOrReportArgument, with_options
-from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import finish, project_settings, set_up
+from graphdoctor.commands.running import begin, finish, set_up
 from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.result import ProfileResult
 from graphdoctor.facts.spec import RunSpec, option
@@ -39,15 +36,14 @@ def profile(
     """
     from graphdoctor.studies.profile.profile import profile_target
 
-    settings = project_settings(common.recordings)
-    output = choose_output(PROFILE, common, given)
+    settings, output = begin(PROFILE, common, given)
     selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse_run("is_tried")
         output.write(kept_profile(place, output.needs))
         return
-    request = Request.of(replace(spec, target=target or ""))
+    request = Request.of(spec, target=target)
     with set_up(settings, common, is_warm=is_tried) as setup:
         profile = profile_target(request, settings.store, setup, selection, is_tried=is_tried)
     if profile.recorded.exit.reason == "finished":

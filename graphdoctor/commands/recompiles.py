@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from graphdoctor.commands.named import diagnose_place, place_or_target
 from graphdoctor.commands.options import (
     ON,
@@ -13,8 +11,7 @@ from graphdoctor.commands.options import (
     TargetOrRecordingArgument,
     with_options,
 )
-from graphdoctor.commands.output import choose_output
-from graphdoctor.commands.running import finish, project_settings, recording_of
+from graphdoctor.commands.running import begin, finish, recording_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import executor_for
 from graphdoctor.facts.spec import RunSpec, option
@@ -52,8 +49,7 @@ def recompiles(
     """
     if what_if and vary:
         raise GraphDoctorError("--what-if and --vary are separate runs.", hint="Leave out one of them.")
-    settings = project_settings(common.recordings)
-    output = choose_output(VARIATIONS if vary else RECOMPILES, common, given)
+    settings, output = begin(VARIATIONS if vary else RECOMPILES, common, given)
     selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
@@ -62,14 +58,14 @@ def recompiles(
             check_one_rank(place.location, "recompiles")
         result = diagnose_place(place, selection, output.needs, rank=rank, executor=executor_for(jobs=jobs, on=on))
         if result.diagnosis.recording.variations is not None:
-            output = choose_output(VARIATIONS, common, given)
+            output = output.showing(VARIATIONS)
         output.write(result)
         return
     given.refuse(("on", "rank"), without="a recording")
     if not what_if:
         given.refuse(("jobs",), without="--what-if")
     variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None
-    request = Request.of(replace(spec, target=target or ""), vary=variation)
+    request = Request.of(spec, vary=variation, target=target)
     with recording_of(request, settings, common) as (recorded, setup):
         if what_if and recorded.exit.reason == "finished":
             from graphdoctor.fixes.what_if import what_if as replay_under_remedies

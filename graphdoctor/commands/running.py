@@ -8,11 +8,12 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from graphdoctor.commands.options import Given, ProcessOptions, TrialOptions
+from graphdoctor.commands.options import Given, OutputOptions, ProcessOptions, TrialOptions
+from graphdoctor.commands.output import Output, choose_output
 from graphdoctor.commands.settings import Project, Settings, unknown_variables
 from graphdoctor.commands.terminal import complain, say, warn
 from graphdoctor.errors import GraphDoctorError
@@ -23,9 +24,12 @@ from graphdoctor.trials.launch.recorded import Recorded, record_target
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.launch.store import NewRecording
 from graphdoctor.trials.launch.warm import WarmProbes
+from graphdoctor.views.formats import Document
 
 if TYPE_CHECKING:
     from graphdoctor.fixes.kept import SearchOptions
+
+C = TypeVar("C")
 
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
@@ -61,6 +65,13 @@ def _recording_to(recordings: Path | None, settings: Settings) -> Settings:
 def _warn_of_variables() -> None:
     for warning in unknown_variables():
         warn(warning)
+
+
+def begin(
+    document: Document[C], asked: OutputOptions, given: Given, *, is_applied: bool = False
+) -> tuple[Settings, Output[C]]:
+    """The settings, and where a command's result goes."""
+    return project_settings(asked.recordings), choose_output(document, asked, given, is_applied=is_applied)
 
 
 @contextlib.contextmanager

@@ -128,18 +128,19 @@ class _Following:
     results: list[StageResult] = field(default_factory=list)
     found: _Found = _Found()
     numbers: RunChange = field(default_factory=RunChange)
+    stage: str = ""
+    """The first that fails."""
     tried: dict[tuple[str, frozenset[Switch]], _Tried] = field(default_factory=dict)
 
     def run(self, known: Sequence[Stages]) -> Stages:
-        first: str | None = None
         try:
             for stages in known:
                 if (same := self._as_known(stages)) is not None:
                     return same
             for stage in stages_of(self.subject.spec.backend):
                 if not self._try(stage).is_right:
-                    first = stage
-                    found = self._part_of(stage)
+                    self.stage = stage
+                    found = self._part()
                     break
             else:
                 found = _Found(note="run once more, with torch's caches off, it was right")
@@ -148,7 +149,9 @@ class _Following:
             found = replace(self.found, note=note)
         order = [*stages_of(self.subject.spec.backend), CROSSREF]
         results = tuple(sorted(self.results, key=lambda result: order.index(result.name)))
-        return Stages(results=results, first=first, part=found.text, workaround=found.workaround, note=found.note)
+        return Stages(
+            results=results, first=self.stage or None, part=found.text, workaround=found.workaround, note=found.note
+        )
 
     def _as_known(self, known: Stages) -> Stages | None:
         """The stages of another variant, if what helps there helps here; None if it doesn't."""
@@ -161,83 +164,85 @@ class _Following:
         earlier = [result for result in known.results if not result.without and result.name != own]
         return replace(known, results=(*earlier, *self.results), reproducer=None)
 
-    def _part_of(self, stage: str) -> _Found:
+    def _part(self) -> _Found:
         lowerings = all_of("lowering")
-        if stage == INDUCTOR and self._try(stage, (lowerings,)).is_right:
-            return self._of_kernels(stage, lowerings)
+        if self.stage == INDUCTOR and self._is_right(lowerings):
+            return self._of_kernels(lowerings)
         # Without lowerings nothing is compiled by another compiler, so the rest takes little time.
-        beside = (lowerings,) if stage == INDUCTOR else ()
-        switches = switches_of(stage, self.subject.spec)
-        if not switches or not self._try(stage, (*beside, *switches)).is_right:
+        beside = (lowerings,) if self.stage == INDUCTOR else ()
+        switches = switches_of(self.stage, self.subject.spec)
+        if not switches or not self._is_right(*beside, *switches):
             note = "it stays so without every part that can be left out" if switches else None
             # It may be an operator of the program's own whose fake kernel says something else than its kernel gives.
             if (self._try(CROSSREF).error_type or "").rpartition(".")[2] == _MISMATCH:
                 note = "an operator's fake kernel says something else than its kernel"
             return _Found(note=note)
-        chosen = self._smallest(stage, switches, beside=beside)
+        chosen = self._smallest(switches, beside=beside)
         for kind in [switch.kind for switch in chosen if switch.kind is not None]:
-            chosen = self._names_of(stage, kind, chosen, beside=beside)
-        if beside and not self._try(stage, chosen).is_right:
-            chosen = self._names_of(stage, "lowering", (*chosen, lowerings))
-        return _Found(chosen, workaround=self._workaround(stage, chosen))
+            chosen = self._names_of(kind, chosen, beside=beside)
+        if beside and not self._is_right(*chosen):
+            chosen = self._names_of("lowering", (*chosen, lowerings))
+        return _Found(chosen, workaround=self._workaround(chosen))
 
-    def _of_kernels(self, stage: str, lowerings: Switch) -> _Found:
+    def _of_kernels(self, lowerings: Switch) -> _Found:
         """What it takes to fail of what writes kernels: operators, or a setting."""
-        chosen = self._names_of(stage, "lowering", (lowerings,))
-        found = self.found = _Found(chosen, workaround=self._workaround(stage, chosen))
-        settings = kernel_switches(stage, self.subject.spec)
-        if self._try(stage, settings).is_right:
-            settings = self._smallest(stage, settings)
-        elif self._try(stage, (FUSION,)).is_right:
+        chosen = self._names_of("lowering", (lowerings,))
+        found = self.found = _Found(chosen, workaround=self._workaround(chosen))
+        settings = kernel_switches(self.stage, self.subject.spec)
+        if self._is_right(*settings):
+            settings = self._smallest(settings)
+        elif self._is_right(FUSION):
             settings = (FUSION,)
         else:
             return found
         note = f"leaving out {found.text} helps, too"
-        return _Found(settings, note=note, workaround=self._workaround(stage, settings))
+        return _Found(settings, note=note, workaround=self._workaround(settings))
 
     def _names_of(
-        self, stage: str, kind: CompilerPartKind, chosen: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
+        self, kind: CompilerPartKind, chosen: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
     ) -> tuple[Switch, ...]:
         """The same parts, with those of a kind that it takes instead of all of the kind."""
         others = tuple(switch for switch in chosen if switch.kind != kind)
-        used = [part.name for part in self._try(stage, (*beside, *chosen)).parts if part.kind == kind]
-        found = self._smallest(stage, tuple(named(kind, name) for name in used), beside=(*beside, *others))
+        used = [part.name for part in self._try(self.stage, (*beside, *chosen)).parts if part.kind == kind]
+        found = self._smallest(tuple(named(kind, name) for name in used), beside=(*beside, *others))
         return (*others, *found) if found else chosen
 
-    def _smallest(
-        self, stage: str, switches: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
-    ) -> tuple[Switch, ...]:
+    def _smallest(self, switches: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()) -> tuple[Switch, ...]:
         """A smallest set of parts without which a stage is right, as it is without all of them."""
         left = switches
         while len(left) > 1:
             half = left[: len(left) // 2]
-            left = half if self._try(stage, (*beside, *half)).is_right else left[len(half) :]
-        if not left or self._try(stage, (*beside, *left)).is_right:
+            left = half if self._is_right(*beside, *half) else left[len(half) :]
+        if not left or self._is_right(*beside, *left):
             return left
-        return self._together(stage, switches, beside)
+        return self._together(switches, beside)
 
-    def _together(self, stage: str, switches: tuple[Switch, ...], beside: tuple[Switch, ...]) -> tuple[Switch, ...]:
+    def _together(self, switches: tuple[Switch, ...], beside: tuple[Switch, ...]) -> tuple[Switch, ...]:
         """The same where it takes more than one part: those of each half, with the other half left out."""
         if len(switches) <= 1:
             return switches
         middle = len(switches) // 2
         first, second = switches[:middle], switches[middle:]
         for half in (first, second):
-            if self._try(stage, (*beside, *half)).is_right:
-                return self._together(stage, half, beside)
-        of_first = self._together(stage, first, (*beside, *second))
-        return (*of_first, *self._together(stage, second, (*beside, *of_first)))
+            if self._is_right(*beside, *half):
+                return self._together(half, beside)
+        of_first = self._together(first, (*beside, *second))
+        return (*of_first, *self._together(second, (*beside, *of_first)))
 
-    def _workaround(self, stage: str, switches: tuple[Switch, ...]) -> Workaround | None:
+    def _workaround(self, switches: tuple[Switch, ...]) -> Workaround | None:
         """What a person can write to do without parts; tried, unless the run without them was made just so."""
         lines, spec = lines_of(switches), spec_of(switches)
         if lines is None:
             return None
         written = Switch(f"{_Found(switches).text}, by settings", lines=lines, spec=spec)
         is_tried = all(switch.kind is None for switch in switches)
-        if not is_tried and not self._try(stage, (written,)).is_right:
+        if not is_tried and not self._is_right(written):
             return None
         return Workaround(lines=lines, arguments=spec)
+
+    def _is_right(self, *switches: Switch) -> bool:
+        """Whether the stage that fails is right without parts."""
+        return self._try(self.stage, switches).is_right
 
     def _try(self, stage: str, switches: tuple[Switch, ...] = ()) -> _Tried:
         key = stage, frozenset(switches)

@@ -78,8 +78,17 @@ class Request:
     trial: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, spec: RunSpec, measured: Measured = Measured(), vary: Variation | None = None) -> Request:
-        """The request for a run."""
+    def of(
+        cls,
+        spec: RunSpec,
+        measured: Measured = Measured(),
+        vary: Variation | None = None,
+        *,
+        target: str | None = None,
+    ) -> Request:
+        """The request for a run, of the spec's own target unless one is given."""
+        if target is not None:
+            spec = replace(spec, target=target)
         return cls(spec, parse_target(spec.target), parse_inputs(spec.inputs), measured, vary)
 
     @property
