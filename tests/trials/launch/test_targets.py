@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.launch.request import DTYPES, Request, parse_assignments, parse_inputs, parse_target
 from tests.each import for_each
+from tests.sections import sections
 
 pytest.importorskip("torch")
 
@@ -214,29 +217,6 @@ def test_the_request_names_the_target_by_its_parts():
 
 # What a target and its inputs turn out to be.
 
-TARGETS = {
-    "an instance named model": (HEAD + "model = Net()\ndef build(): ...\ndel build\n", "", "model", "module"),
-    "build comes before model": (HEAD + "model = Net()\ndef build(): return Net()\n", "", "build", "factory"),
-    "the only class without arguments": (
-        HEAD + "class Other(Net):\n    def __init__(self, n): super().__init__()\n",
-        "",
-        "Net",
-        "module class",
-    ),
-    "the only function": ("import torch\ndef double(x, scale=2): return x * scale\n", "", "double", "function"),
-    "a function by name": (HEAD, ":double", "double", "function"),
-    "a class by name": (HEAD, ":Net", "Net", "module class"),
-    "an instance by a dotted name": (HEAD + "class box: net = Net()\n", ":box.net", "box.net", "module"),
-    "a factory by its call": (HEAD + "def make(): return Net()\n", ":make()", "make", "factory"),
-    "a function that torch.compile decorates": (
-        "import torch\n@torch.compile(fullgraph=True)\ndef double(x, scale=2): return x * scale\n",
-        "",
-        "double",
-        "function",
-    ),
-    "a module that is compiled already": (HEAD + "model = torch.compile(Net())\n", "", "model", "module"),
-}
-
 
 def imported(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> ModuleType:
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -247,81 +227,26 @@ def imported(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Module
     return targets.import_target(str(file), None)
 
 
-def test_a_target_is_found(tmp_path, monkeypatch):
-    found = {}
-    for case, (text, ending, _, _) in TARGETS.items():
-        asked = parse_target(f"{Path(__file__)}{ending}")
-        target = targets.find_target(imported(tmp_path, monkeypatch, text), asked.name, is_call=asked.is_call)
-        found[case] = (text, ending, target.name, target.kind)
-        assert not hasattr(target.function, "_torchdynamo_orig_callable"), case
-    assert found == TARGETS
+def said_of(text: str, ending: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The target of a file and the arguments of its calls, or why there is none."""
+    asked = parse_target(f"{Path(__file__)}{ending}")
+    try:
+        target = targets.find_target(imported(folder, monkeypatch, text), asked.name, is_call=asked.is_call)
+        assert not hasattr(target.function, "_torchdynamo_orig_callable")
+        yield f"{target.name}, a {target.kind}"
+        yield from (arguments_text(*call) for call in targets.find_calls(target, None).rounds())
+    except TargetError as error:
+        yield f"{error}\n{error.hint}".replace(str(folder), "")
 
 
-INPUTS = {
-    "a tuple is positional": ("def example_inputs(): return (torch.randn(4), 3)", ["f32[4], 3"]),
-    "a dict is keywords": ("def example_inputs(): return {'x': torch.randn(4)}", ["x=f32[4]"]),
-    "a tuple and a dict are both": (
-        "def example_inputs(): return (torch.randn(4),), {'scale': 2}",
-        ["f32[4], scale=2"],
-    ),
-    "a tensor is the only argument": ("def example_inputs(): return torch.randn(4)", ["f32[4]"]),
-    "a list is several calls": (
-        "def example_inputs(): return [(torch.randn(4),), {'x': torch.randn(5)}]",
-        ["f32[4]", "x=f32[5]"],
-    ),
-    "a generator is several calls": (
-        "def example_inputs():\n    for n in (3, 4): yield (torch.randn(n),)",
-        ["f32[3]", "f32[4]"],
-    ),
-    "get_inputs does as well": ("def get_inputs(): return (torch.randn(6),)", ["f32[6]"]),
-    "a constant does as well": ("example_inputs = (torch.randn(6),)", ["f32[6]"]),
-    "a Lightning model brings its own": ("Net.example_input_array = torch.zeros(7)", ["f32[7]"]),
-    "a transformers model brings its own": ("Net.dummy_inputs = {'x': torch.zeros(8)}", ["x=f32[8]"]),
-    "a factory brings its own": ("def build(): return Net(), (torch.zeros(9),), {'scale': 3}", ["f32[9], scale=3"]),
-}
-
-
-def test_inputs_are_found(tmp_path, monkeypatch):
-    found = {}
-    for case, (text, _) in INPUTS.items():
-        module = imported(tmp_path, monkeypatch, f"{HEAD}\n{text}\n")
-        target = targets.find_target(module, None if "build" in text else "Net", is_call=False)
-        found[case] = text, [arguments_text(*call) for call in targets.find_calls(target, None).rounds()]
-    assert found == INPUTS
-
-
-UNUSABLE = {
-    "": ("holds nothing that could be the target", "Define build() or model"),
-    f"{HEAD}\nOther = type('Other', (Net,), dict(__module__=__name__))\n": (
-        "holds more than one thing",
-        "Net (class), Other (class)",
-    ),
-    "import torch\nclass Net(torch.nn.Module):\n    def __init__(self, n): pass\n": (
-        "Net can't be made without arguments: Net(n)",
-        "def build():",
-        "return Net(...)",
-    ),
-    "async def f(x): return x\n": ("f is a coroutine function",),
-    "def build(): pass\n": ("build() returned an object of type NoneType", "(callable, args)"),
-    f"{HEAD}\nmodel = Net()\ndef example_inputs(): return 42\n": ("example_inputs() gave an object of type int",),
-    f"{HEAD}\nmodel = Net()\ndef example_inputs(): pass\n": ("example_inputs() gave an object of type NoneType",),
-    f"{HEAD}\nmodel = Net()\ndef example_inputs(): return []\n": ("gave no calls: it is empty",),
-    f"{HEAD}\nmodel = Net()\ndef example_inputs(): return [3]\n": ("call 1 is of type int",),
-    f"{HEAD}\nmodel = Net()\ndef example_inputs(n): pass\n": ("example_inputs(n) can't be called without arguments",),
-}
-
-
-def test_what_is_no_target_and_no_inputs_is_said_to_be_so(tmp_path, monkeypatch):
-    for text, parts in UNUSABLE.items():
-        module = imported(tmp_path, monkeypatch, text)
-        with pytest.raises(TargetError) as raised:
-            list(targets.find_calls(targets.find_target(module, None, is_call=False), None).rounds())
-        said = f"{raised.value}\n{raised.value.hint}"
-        assert [part for part in parts if part not in said] == [], said
-    module = imported(tmp_path, monkeypatch, f"{HEAD}\nthing = 3\nclass P: pass\n")
-    for name, part in {"thing": "thing is of type int", "P": "P is a class, but not a torch.nn.Module"}.items():
-        with pytest.raises(TargetError, match=part):
-            targets.find_target(module, name, is_call=False)
+def test_targets_and_inputs_are_found_or_said_to_be_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    lines = []
+    for heading, text in sections(Path(__file__).with_suffix(".txt")).items():
+        ending = heading[heading.index(":") :] if ":" in heading else ""
+        lines += [f"# {heading}", *said_of(text.replace("…\n", f"{HEAD}\n"), ending, tmp_path, monkeypatch)]
+    assert "\n".join(lines) == snapshot
 
 
 @pytest.mark.slow
