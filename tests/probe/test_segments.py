@@ -64,57 +64,47 @@ LINEAR, LOOKUP = Event("aten::linear", 110, 120), Event(CACHE_LOOKUP, 110, 118)
 REGION = Event(f"{REGION_PREFIX}0/1", 110, 150)
 GRAPH = inside(REGION, f"{GRAPH_RANGE}3", 115, 145)
 
-CUT: dict[str, tuple[list[Event], list[list[Any]]]] = {
-    "times count from the start": ([Event("aten::add", 110, 115.5)], [["eager", 10, 15.5, {"aten::add": 1}, 1]]),
-    "neighbouring eager operations are one": (
-        [Event("aten::add", 110, 112), Event("aten::mul", 113, 115), Event("aten::add", 120, 121)],
-        [["eager", 10, 21, {"aten::add": 2, "aten::mul": 1}, 3]],
-    ),
-    "an operation inside another is part of it": (
-        [LINEAR, inside(LINEAR, "aten::addmm", 112, 118)],
-        [["eager", 10, 20, {"aten::linear": 1}, 1]],
-    ),
-    "what is no operation": ([Event("cudaLaunchKernel", 110, 120), Event("autograd::engine", 130, 140)], []),
-    "a graph has its number and its compile": (
-        [REGION, GRAPH, inside(GRAPH, "aten::mul", 120, 130)],
-        [["graph", 15, 45, "0/1", 3]],
-    ),
-    "a graph outside any region": ([Event(f"{GRAPH_RANGE}0", 115, 145)], [["graph", 15, 45, None, 0]]),
-    "eager operations around a graph": (
-        [Event("aten::add", 101, 102), Event(f"{GRAPH_RANGE}0", 110, 120), Event("aten::add", 121, 122)],
-        [["eager", 1, 2, {"aten::add": 1}, 1], ["graph", 10, 20, None, 0], ["eager", 21, 22, {"aten::add": 1}, 1]],
-    ),
-    "a check belongs to the region that follows": (
-        [LOOKUP, inside(LOOKUP, "aten::lift_fresh", 112, 114), Event(f"{REGION_PREFIX}2/0", 118, 150)],
-        [["guards", 10, 18, "2/0", None]],
-    ),
-    "a check that found nothing": (
-        [LOOKUP, Event("aten::add", 120, 125)],
-        [["guards", 10, 18, None, None], ["eager", 20, 25, {"aten::add": 1}, 1]],
-    ),
-    "a check at the end": ([Event(CACHE_LOOKUP, 190, 198)], [["guards", 90, 98, None, None]]),
-    "two checks in a row": (
-        [Event(CACHE_LOOKUP, 110, 112), Event(CACHE_LOOKUP, 113, 115), Event(f"{REGION_PREFIX}1/0", 116, 120)],
-        [["guards", 10, 12, None, None], ["guards", 13, 15, "1/0", None]],
-    ),
-    "a backward graph of an unknown forward": (
-        [Event(COMPILED_BACKWARD, 150, 170, thread=2, sequence_nr=7)],
-        [["graph", 50, 70, None, None]],
-    ),
-    "another thread": ([Event("aten::add", 110, 120, thread=2)], []),
-    "before the call or after it": (
-        [Event("aten::add", 90, 110), Event("aten::mul", 190, 210), Event("aten::sub", 100, 200)],
-        [["eager", 0, 100, {"aten::sub": 1}, 1]],
-    ),
-    "any order, cut where the first ends": (
-        [Event(f"{GRAPH_RANGE}1", 120, 150), Event(f"{GRAPH_RANGE}0", 110, 130)],
-        [["graph", 10, 30, None, 0], ["graph", 30, 50, None, 1]],
-    ),
+CUT = {
+    "times count from the start": [Event("aten::add", 110, 115.5)],
+    "neighbouring eager operations are one": [
+        Event("aten::add", 110, 112),
+        Event("aten::mul", 113, 115),
+        Event("aten::add", 120, 121),
+    ],
+    "an operation inside another is part of it": [LINEAR, inside(LINEAR, "aten::addmm", 112, 118)],
+    "what is no operation": [Event("cudaLaunchKernel", 110, 120), Event("autograd::engine", 130, 140)],
+    "a graph has its number and its compile": [REGION, GRAPH, inside(GRAPH, "aten::mul", 120, 130)],
+    "a graph outside any region": [Event(f"{GRAPH_RANGE}0", 115, 145)],
+    "eager operations around a graph": [
+        Event("aten::add", 101, 102),
+        Event(f"{GRAPH_RANGE}0", 110, 120),
+        Event("aten::add", 121, 122),
+    ],
+    "a check belongs to the region that follows": [
+        LOOKUP,
+        inside(LOOKUP, "aten::lift_fresh", 112, 114),
+        Event(f"{REGION_PREFIX}2/0", 118, 150),
+    ],
+    "a check that found nothing": [LOOKUP, Event("aten::add", 120, 125)],
+    "a check at the end": [Event(CACHE_LOOKUP, 190, 198)],
+    "two checks in a row": [
+        Event(CACHE_LOOKUP, 110, 112),
+        Event(CACHE_LOOKUP, 113, 115),
+        Event(f"{REGION_PREFIX}1/0", 116, 120),
+    ],
+    "a backward graph of an unknown forward": [Event(COMPILED_BACKWARD, 150, 170, thread=2, sequence_nr=7)],
+    "another thread": [Event("aten::add", 110, 120, thread=2)],
+    "before the call or after it": [
+        Event("aten::add", 90, 110),
+        Event("aten::mul", 190, 210),
+        Event("aten::sub", 100, 200),
+    ],
+    "any order, cut where the first ends": [Event(f"{GRAPH_RANGE}1", 120, 150), Event(f"{GRAPH_RANGE}0", 110, 130)],
 }
 
 
-def test_a_profiled_call_is_cut_into_what_ran_in_turn():
-    assert {name: cut(*events) for name, (events, _) in CUT.items()} == {name: rows for name, (_, rows) in CUT.items()}
+def test_a_profiled_call_is_cut_into_what_ran_in_turn(snapshot):
+    assert "\n".join(f"{name}: {cut(*events)}" for name, events in CUT.items()) == snapshot
     found = cut_profile([call()])
     assert (found.duration_us, found.segments, found.is_profiled) == (100, (), True)
 
@@ -156,38 +146,17 @@ def compiled(start: float, end: float | None, compile_id: str | None = "0/0") ->
     return TimedCompile(compile_id, start, end, is_frame=True)
 
 
-TIMELINES: dict[str, tuple[list[WatchedRun], list[TimedCompile], list[tuple[Any, ...]]]] = {
-    "a compile and the run after it are two segments": (
-        [ran(0, 3.0, 4.0)],
-        [compiled(1.0, 3.0)],
-        [("compile", "0/0", None, 3e6), ("graph", None, 0, 4e6)],
-    ),
-    "a compile that isn't over lasts to the end of the call": (
-        [],
-        [compiled(1.0, None)],
-        [("compile", "0/0", None, 5e6)],
-    ),
-    "what is inside a compile is part of it": (
-        [ran(0, 2.0, 3.0)],
-        [compiled(1.0, 4.0), compiled(2.0, 3.0, "1/0")],
-        [("compile", "0/0", None, 4e6)],
-    ),
-    "an empty segment at the end of another is kept": (
-        [ran(0, 1.0, 2.0), ran(1, 2.0, 2.0)],
-        [],
-        [("graph", None, 0, 2e6), ("graph", None, 1, 2e6)],
-    ),
+TIMELINES: dict[str, tuple[list[WatchedRun], list[TimedCompile]]] = {
+    "a compile and the run after it are two segments": ([ran(0, 3.0, 4.0)], [compiled(1.0, 3.0)]),
+    "a compile that isn't over lasts to the end of the call": ([], [compiled(1.0, None)]),
+    "what is inside a compile is part of it": ([ran(0, 2.0, 3.0)], [compiled(1.0, 4.0), compiled(2.0, 3.0, "1/0")]),
+    "an empty segment at the end of another is kept": ([ran(0, 1.0, 2.0), ran(1, 2.0, 2.0)], []),
 }
 
 
-def test_runs_and_compiles_are_segments_in_turn():
-    found = {
-        name: cut_timeline(runs, compiles, began=0.0, ended=5.0).segments
-        for name, (runs, compiles, _) in TIMELINES.items()
-    }
-    assert {
-        name: [(part.kind, part.compile_id, part.graph, part.end_us) for part in parts] for name, parts in found.items()
-    } == {name: expected for name, (_, _, expected) in TIMELINES.items()}
+def test_runs_and_compiles_are_segments_in_turn(snapshot):
+    found = {name: cut_timeline(*made, began=0.0, ended=5.0).segments for name, made in TIMELINES.items()}
+    assert "\n".join(f"{name}: {[part.row() for part in parts]}" for name, parts in found.items()) == snapshot
 
 
 # What goes out.

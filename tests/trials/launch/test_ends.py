@@ -29,57 +29,41 @@ FAILED = {"event": "call_failed", "index": 2, "from_compiler": False, **ERROR}
 FINISHED = {"event": "finished", "is_complete": True, "peak_memory_bytes": 7}
 ENDED = {"event": "ended"}
 
-PROBES: dict[str, tuple[list[dict[str, Any]], int, Any]] = {
-    "it finished": ([CALL, FINISHED], 0, None),
-    "it finished, and its threads did not end": ([CALL, FINISHED], -15, "timeout"),
-    "it finished, and crashed while Python shut down": ([CALL, FINISHED], -11, None),
-    "it was interrupted by us": ([CALL], -2, "interrupted"),
-    "it was interrupted by another": ([IMPORTING, {"event": "interrupted"}], 130, None),
-    "a call failed": ([CALL, FAILED], 3, None),
-    "a changed call failed": ([CALL, FAILED, FAILED | {"dtype": "float16", "batch": 8}], 3, None),
-    "a call with another batch size failed": ([FAILED | {"dtype": None, "batch": 8}], 3, None),
-    "a call was refused, and finished says so": (
-        [FAILED | {"from_compiler": True}, FINISHED | {"is_complete": False}],
-        3,
-        None,
+
+def left(status: int, place: str | None = None) -> dict[str, Any]:
+    """An event of a program that calls ``sys.exit``."""
+    return {"event": "exited", "status": status, "place": place, "traceback": "t"}
+
+
+PROBES = {
+    "it finished": ended(CALL, FINISHED, status=0),
+    "it finished, and its threads did not end": ended(CALL, FINISHED, status=-15, stopped_for="timeout"),
+    "it finished, and crashed while Python shut down": ended(CALL, FINISHED, status=-11),
+    "it was interrupted by us": ended(CALL, status=-2, stopped_for="interrupted"),
+    "it was interrupted by another": ended(IMPORTING, {"event": "interrupted"}, status=130),
+    "a call failed": ended(CALL, FAILED),
+    "a changed call failed": ended(CALL, FAILED, FAILED | {"dtype": "float16", "batch": 8}),
+    "a call with another batch size failed": ended(FAILED | {"dtype": None, "batch": 8}),
+    "a call was refused, and finished says so": ended(
+        FAILED | {"from_compiler": True}, FINISHED | {"is_complete": False}
     ),
-    "it took too long": ([CALL], -15, "timeout"),
-    "it took too much memory": ([CALL], -9, "memory"),
-    "it called sys.exit at import": (
-        [IMPORTING, {"event": "exited", "status": 4, "place": "a.py:3", "traceback": "t"}],
-        3,
-        None,
-    ),
-    "it called sys.exit in a step of an import": (
-        [COMPILING, {"event": "exited", "status": 4, "place": None, "traceback": "t"}],
-        3,
-        None,
-    ),
-    "it called sys.exit in a call": (
-        [CALL, {"event": "exited", "status": 0, "place": None, "traceback": "t"}],
-        3,
-        None,
-    ),
-    "it raised": ([IMPORTING, RAISED], 3, None),
-    "torch could not be imported": (
-        [{"event": "phase", "phase": "importing torch", "kind": "importing torch"}, RAISED],
-        3,
-        None,
-    ),
-    "the target cannot be used": ([{"event": "error", "message": "a.py has no x", "hint": "Did you mean y?"}], 3, None),
-    "what was asked for cannot be done": ([CALL, {"event": "error", "code": "no_gradient", "values": {}}], 3, None),
-    "a first line announces the next": (
-        [CALL, RAISED | {"message": "backend='own' raised:\nRuntimeError: no"}],
-        3,
-        None,
-    ),
-    "the interpreter ran no probe": ([], 1, None),
-    "os._exit": ([PROCESS, CALL], 5, None),
-    "the system killed it": ([PROCESS], -9, None),
-    "a crash": ([CALL], -signal.SIGSEGV, None),
-    "a signal of its own": ([CALL], -signal.SIGUSR1, None),
-    "a signal without a name": ([CALL], -63, None),
-    "it could not write": ([CALL], 74, None),
+    "it took too long": ended(CALL, status=-15, stopped_for="timeout"),
+    "it took too much memory": ended(CALL, status=-9, stopped_for="memory"),
+    "it called sys.exit at import": ended(IMPORTING, left(4, "a.py:3")),
+    "it called sys.exit in a step of an import": ended(COMPILING, left(4)),
+    "it called sys.exit in a call": ended(CALL, left(0)),
+    "it raised": ended(IMPORTING, RAISED),
+    "torch could not be imported": ended(IMPORTING | dict.fromkeys(("phase", "kind"), "importing torch"), RAISED),
+    "the target cannot be used": ended({"event": "error", "message": "a.py has no x", "hint": "Did you mean y?"}),
+    "what was asked for cannot be done": ended(CALL, {"event": "error", "code": "no_gradient", "values": {}}),
+    "a first line announces the next": ended(CALL, RAISED | {"message": "backend='own' raised:\nRuntimeError: no"}),
+    "the interpreter ran no probe": ended(status=1),
+    "os._exit": ended(PROCESS, CALL, status=5),
+    "the system killed it": ended(PROCESS, status=-9),
+    "a crash": ended(CALL, status=-signal.SIGSEGV),
+    "a signal of its own": ended(CALL, status=-signal.SIGUSR1),
+    "a signal without a name": ended(CALL, status=-63),
+    "it could not write": ended(CALL, status=74),
 }
 
 
@@ -89,10 +73,9 @@ def text_of(found: ProbeExit) -> dict[str, object]:
 
 
 def test_a_probe_ends(snapshot):
-    found = {case: ended(*events, status=status, stopped_for=why) for case, (events, status, why) in PROBES.items()}
-    assert {case: text_of(end) for case, end in found.items()} == snapshot
+    assert {case: text_of(end) for case, end in PROBES.items()} == snapshot
     declared = next(kind for kind in get_args(field_types(ProbeExit)["reason"]) if kind is not type(None))
-    assert {end.reason for end in found.values()} == set(get_args(declared))
+    assert {end.reason for end in PROBES.values()} == set(get_args(declared))
 
 
 def test_a_long_message_is_cut():
