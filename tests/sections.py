@@ -10,3 +10,8 @@ def sections(path: Path) -> dict[str, str]:
     """The texts of a file by their headings, lines that begin with ``## ``; above the first, it says what it is."""
     _, *parts = re.split(r"^## (.+)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {heading: text.strip("\n") + "\n" for heading, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def programs(file: str) -> list[str]:
+    """What a test's programs are, in the order of the file beside it that has its name and ends in ``.txt``."""
+    return [*sections(Path(file).with_suffix(".txt")).values()]

@@ -9,28 +9,16 @@ from typing import Any
 import pytest
 
 from tests.conftest import run_command
+from tests.sections import programs
 
 pytestmark = pytest.mark.slow
 
-_HEAD = """\
-import logging
-
-import numpy as np
-import torch
-from torch import nn
-
-log = logging.getLogger("net")
+NOISE, SCALE, LOOP, HEAD, NET, TRAIN = programs(__file__)
+INPUTS = "\n\ndef example_inputs():\n    return torch.randn(4, 8)\n"
 
 
-"""
-_NET = """\
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(8, 8)
-
-"""
-_INPUTS = "\n\ndef example_inputs():\n    return torch.randn(4, 8)\n"
+def in_class(forward: str) -> str:
+    return f"{HEAD}\n\n{NET}\n{forward}{INPUTS}"
 
 
 def treated(folder: Path, text: str, *arguments: str, target: str = "Net") -> dict[str, Any]:
@@ -50,14 +38,7 @@ def fixes_of(document: dict[str, Any], word: str) -> list[dict[str, Any]]:
 
 
 def test_what_torch_compile_changes_by_itself_leaves_every_fix_unproven(tmp_path: Path) -> None:
-    body = """\
-    def forward(self, x):
-        noise = torch.as_tensor(np.random.rand(8), dtype=torch.float32)
-        y = self.fc(x) * noise
-        print("seen")
-        return y.relu()
-"""
-    document = treated(tmp_path, _HEAD + _NET + body + _INPUTS, "--no-timing")
+    document = treated(tmp_path, in_class(NOISE), "--no-timing")
     tried = document["recording"]["treatment"]["tried"]
     assert {case["verdict"] for case in tried} == {"unproven"}
     assert all("torch.compile changes outputs and gradients even without the fix" in case["reason"] for case in tried)
@@ -65,15 +46,7 @@ def test_what_torch_compile_changes_by_itself_leaves_every_fix_unproven(tmp_path
 
 
 def test_a_break_that_comes_back_on_the_next_line_has_moved(tmp_path: Path) -> None:
-    body = """\
-    def forward(self, x):
-        y = self.fc(x)
-        scale = min(1.0, 1.0 / (y.norm().item() + 1e-6))
-        if scale < 1:
-            y = y * scale
-        return y.relu()
-"""
-    document = treated(tmp_path, _HEAD + _NET + body + _INPUTS, "--no-timing")
+    document = treated(tmp_path, in_class(SCALE), "--no-timing")
     [case] = fixes_of(document, "capture_scalar_outputs")
     assert (case["verdict"], case["is_applied"]) == ("moved", False)
     assert "(GB0170) instead" in case["reason"]
@@ -83,14 +56,7 @@ def test_a_break_that_comes_back_on_the_next_line_has_moved(tmp_path: Path) -> N
 
 
 def test_a_fix_that_silences_a_log_says_so(tmp_path: Path) -> None:
-    body = """\
-    def forward(self, x):
-        for layer in range(3):
-            x = self.fc(x)
-            log.warning("layer %d", layer)
-        return x.relu()
-"""
-    document = treated(tmp_path, _HEAD + _NET + body + _INPUTS, "--no-timing")
+    document = treated(tmp_path, in_class(LOOP), "--no-timing")
     verified = [case for case in document["recording"]["treatment"]["tried"] if case["verdict"] == "verified"]
     assert verified
     for case in verified:
@@ -100,38 +66,9 @@ def test_a_fix_that_silences_a_log_says_so(tmp_path: Path) -> None:
         assert (reason in (case["reason"] or "")) is bool(kinds)
 
 
-TRAIN = """\
-class MLP(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(13))
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = torch.relu(layer(x))
-        return x
-
-
-model = MLP()
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-
-
-def train_step(x, y):
-    optimizer.zero_grad()
-    loss = nn.functional.mse_loss(model(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
-
-
-def example_inputs():
-    return torch.randn(32, 64), torch.randn(32, 64)
-"""
-
-
 @pytest.mark.nightly
 def test_an_edit_that_leaves_the_optimizer_s_step_to_eager_mode_is_not_written(tmp_path: Path) -> None:
-    document = treated(tmp_path, _HEAD + TRAIN, "--no-timing", "--apply", target="train_step")
+    document = treated(tmp_path, f"{HEAD}\n\n{TRAIN}", "--no-timing", "--apply", target="train_step")
     before, after = document["recording"]["treatment"]["before"], document["recording"]["treatment"]["after"]
     applied = [case for case in document["recording"]["treatment"]["tried"] if case["is_applied"]]
     assert all(case["after"]["coverage"] > case["before"]["coverage"] - 0.01 for case in applied)
@@ -140,4 +77,4 @@ def test_an_edit_that_leaves_the_optimizer_s_step_to_eager_mode_is_not_written(t
         if case["after"] and case["after"]["coverage"] < 0.5 < before["coverage"]:
             assert (case["verdict"], case["is_applied"]) == ("makes it worse", False)
     if not applied:
-        assert (tmp_path / "model.py").read_text() == _HEAD + TRAIN
+        assert (tmp_path / "model.py").read_text() == f"{HEAD}\n\n{TRAIN}"

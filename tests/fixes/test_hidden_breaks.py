@@ -8,52 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import clean_environment, run_command
+from tests.sections import programs
 
-PACKAGE = """
-import torch
-
-
-class Smoother(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = torch.nn.Linear(8, 8)
-
-    def forward(self, x):
-        y = self.fc(x)
-        with open("/dev/null", "w") as sink:
-            sink.write(str(tuple(y.shape)))
-        return y.relu()
-"""
-
-MODEL = """
-import torch
-from torch import nn
-from slowlib import Smoother
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Linear(8, 8)
-        self.blocks = nn.ModuleList(Smoother() for _ in range(2))
-        self.head = nn.Linear(8, 4)
-
-    def forward(self, x):
-        x = self.stem(x).tanh()
-        for block in self.blocks:
-            x = x + block(x)
-        if x.norm() > 10:
-            x = x / x.norm()
-        return self.head(x).softmax(-1)
-
-
-def build():
-    return Net()
-
-
-def example_inputs():
-    return (torch.randn(4, 8),)
-"""
+PACKAGE, MODEL = programs(__file__)
 
 
 @pytest.mark.nightly
@@ -67,7 +24,7 @@ def test_a_break_after_a_loop_over_a_packages_modules_is_found_and_fixed(tmp_pat
     run_command("fix", "model.py", *arguments, cwd=tmp_path, env=env, timeout=900)
     treatment = json.loads((tmp_path / "fix.json").read_text())["recording"]["treatment"]
     applied = {(case["code"], case["title"]) for case in treatment["tried"] if case["is_applied"]}
-    assert ("GD111", "Move the `for` at line 16 and its body into their own functions") in applied
+    assert ("GD111", "Move the `for` at line 15 and its body into their own functions") in applied
     assert ("GD102", "Choose `x` with `torch.where`") in applied
     assert not [left for left in treatment["left"] if left["place"].startswith("model.py") and left["code"] == "GD102"]
     assert treatment["after"]["coverage"] > treatment["before"]["coverage"] + 0.3

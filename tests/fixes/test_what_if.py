@@ -16,29 +16,9 @@ from graphdoctor.trials.program import RunChange
 from tests.conftest import RunCli, clean_environment, run_script
 from tests.each import for_each
 from tests.factories import compiled, recording
+from tests.sections import programs
 
-BINDING = """\
-import torch
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = torch.nn.Linear(8, 8)
-        self.step = 0
-
-    def forward(self, x):
-        return self.fc(x) * self.step
-
-
-model = Net()
-
-
-def example_inputs():
-    for step in range(11):
-        model.step = step + 1
-        yield (torch.randn(4 + step, 8),)
-"""
+BINDING, NEEDED, MARKED = programs(__file__)
 
 
 def trial(name: str | None, compiles: int | None, *, limit: int = 0, outputs: str = "equal") -> Any:
@@ -135,25 +115,6 @@ def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_p
     assert run_cli("recompiles").stdout.count("Fixing `self.step` alone") == 1, "the recording keeps the answer"
 
 
-NEEDED = """\
-import torch
-
-
-def forward(x, t):
-    y = x * t
-    if t > 2:
-        y = y + 1
-    z = torch.zeros(t, 4)
-    if t % 2 == 0:
-        z = z + 2
-    return y.sum() + z.sum()
-
-
-def example_inputs():
-    return [(torch.ones(4), t) for t in (2, 3, 4, 5)]
-"""
-
-
 @pytest.mark.slow
 def test_a_suggestion_that_a_replay_refutes_is_said_to_be_worse(run_cli: RunCli, tmp_path: Path) -> None:
     (tmp_path / "needed.py").write_text(NEEDED)
@@ -175,31 +136,6 @@ def test_a_suggestion_that_a_replay_refutes_is_said_to_be_worse(run_cli: RunCli,
 
 
 CHANGES = Path(__file__).resolve().parent.parent / "truth" / "changes"
-
-MARKED = """
-import sys
-import torch
-from growing_cache import example_inputs, forward
-
-graphs = 0
-
-
-def backend(graph, inputs):
-    global graphs
-    graphs += 1
-    return graph.forward
-
-
-compiled = torch.compile(forward, backend=backend)
-for x, cache in example_inputs():
-    for pair in cache.values() if "mark" in sys.argv else ():
-        for tensor in pair:
-            torch._dynamo.mark_dynamic(tensor, 1)
-    if "mark" in sys.argv and x.shape[1] > 1:
-        torch._dynamo.mark_dynamic(x, 1)
-    compiled(x, cache)
-print(graphs)
-"""
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from graphdoctor.trials.launch.request import Measured
 from tests.conftest import clean_environment, run_script
 from tests.each import for_each
 from tests.recorded import recorded as record_program
+from tests.sections import programs
 
 KERNELS = Measured(kernels=True)
 REGION, LOOKUP = "Torch-Compiled Region: 0/0", "TorchDynamo Cache Lookup"
@@ -274,35 +275,7 @@ def test_an_operation_of_the_program_s_own_is_one_kernel_whatever_it_calls():
     assert operator_role("kernels_of_tests::together") == "calls"
 
 
-PROGRAM = """\
-import torch
-
-weight = torch.randn(64, 48)
-
-
-def f(x, y):
-    z = torch.nn.functional.gelu(x @ weight) * 2
-    return (z @ weight.t()).softmax(-1), y.flip(0).cumsum(0)
-
-
-def example_inputs():
-    return torch.randn(32, 64), torch.randn(50)
-"""
-
-INDEPENDENT = """\
-import collections, json, torch
-import torch._inductor.config
-import model
-
-torch._inductor.config.cpp.enable_kernel_profile = True
-with torch.no_grad():
-    compiled, call = torch.compile(model.f, mode="reduce-overhead"), model.example_inputs()
-    compiled(*call), compiled(*call)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-        compiled(*call)
-inside = [event for event in profiler.events() if event.name.startswith("## Call CompiledFxGraph")][0].cpu_children
-print(json.dumps(collections.Counter(event.name for event in inside)))
-"""
+PROGRAM, INDEPENDENT, DISTRIBUTED = programs(__file__)
 
 
 @pytest.fixture(scope="module")
@@ -315,23 +288,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def recorded(folder: Path) -> Recording:
     return read_recording(folder / "recording")
-
-
-DISTRIBUTED = """\
-import torch
-import torch.distributed as dist
-import torch.distributed._functional_collectives as collectives
-
-dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-
-
-def f(x):
-    return collectives.all_reduce(x.sin(), "sum", dist.group.WORLD) * 2
-
-
-def example_inputs():
-    return (torch.randn(64, 64),)
-"""
 
 
 @pytest.mark.slow

@@ -12,76 +12,11 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.request import Measured
 from tests.recorded import recorded
+from tests.sections import programs
 
 pytestmark = pytest.mark.slow
 
-VARIED = """\
-import torch
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(8, 8)
-        self.step = 0
-        self.is_warm = False
-
-    def forward(self, x):
-        y = self.linear(x) * (1 + self.step) + self.is_warm
-        torch._dynamo.graph_break()
-        y = torch.relu(y) + 1
-        try:
-            torch._dynamo.graph_break()
-            self.is_warm = True
-            y = torch.sin(torch.cos(y))
-        except ValueError:
-            pass
-        return y
-
-
-model = Net()
-
-
-def example_inputs():
-    for step in (0, 0, 1, 1, 0):
-        model.step = step
-        yield (torch.randn(4, 8),)
-"""
-"""Steps 0 and 1 have a graph of their own each, and so has the first call of all, which leaves the module changed.
-What is left behind the break in a try runs eagerly."""
-
-MUTATED = """\
-import torch
-
-weight = torch.ones(3, requires_grad=True)
-
-
-def f(x, seen):
-    seen.append(1)
-    x.mul_(2)
-    return (torch.relu(x) * len(seen)).sin() * weight
-
-
-example_inputs = [(torch.ones(3), [1] * (2 if call == 3 else 1)) for call in range(5)]
-"""
-"""A list of calls whose arguments each call changes; the last one repeated has a longer list each time."""
-
-RAISING = """\
-import torch
-
-
-def f(x, number):
-    y = torch.relu(x)
-    torch._dynamo.graph_break()
-    if number == 3:
-        raise KeyError("three")
-    return y.sin()
-
-
-def example_inputs():
-    for number in (1, 1, 3):
-        yield torch.ones(3), number
-"""
+VARIED, MUTATED, RAISING = programs(__file__)
 
 
 def _read(folder: Path, program: str, **asked: Any) -> Recording:

@@ -10,46 +10,15 @@ import pytest
 
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import RunCli, clean_environment
+from tests.sections import programs
 
 pytestmark = pytest.mark.slow
 
-MODEL = """\
-import logging, logging.config, torch
-
-trace = logging.getLogger("torch.__trace")
-
-class Net(torch.nn.Module):
-    def forward(self, x):
-        print("hi")
-        return torch.relu(x) + 1
-
-def take_apart():
-    {taken_apart}
-
-def example_inputs():
-    yield (torch.randn(4),)
-    take_apart()
-    yield (torch.randn(5),)
-"""
+MODEL, BACKEND = programs(__file__)
 SCRIPT = f"""{MODEL}
 net = torch.compile(Net(), backend="eager")
 for inputs in example_inputs():
     net(*inputs)
-"""
-BACKEND = """\
-import logging, torch
-
-@torch._dynamo.register_backend
-def careless(gm, inputs):
-    logging.getLogger("torch.__trace").handlers.clear()
-    return gm.forward
-
-class Net(torch.nn.Module):
-    def forward(self, x):
-        return torch.relu(x) + 1
-
-def example_inputs():
-    return (torch.randn(4),)
 """
 WAYS = {
     "clear": "trace.handlers.clear()",

@@ -11,21 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY, clean_environment
+from tests.sections import programs
 
 pytest.importorskip("pre_commit")
 
-MODEL = """\
-import torch
-
-
-class Net(torch.nn.Module):
-    def forward(self, x):
-        print("forward")
-        return x.sin()
-
-
-model = torch.compile(Net())
-"""
+MODEL, HELPER, USER = programs(__file__)
 
 
 def _git(folder: Path, *args: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -99,26 +89,6 @@ def test_a_print_in_a_compiled_forward_is_not_committed(repository: Path, enviro
     skipped = _git(repository, "commit", "-am", "notes", env=environment)
     assert skipped.returncode == 0
     assert "Skipped" in skipped.stdout + skipped.stderr
-
-
-HELPER = """\
-def doubled(x):
-    return x + x
-"""
-USER = """\
-import torch
-
-from helper import doubled
-
-
-class Net(torch.nn.Module):
-    def forward(self, x):
-        return doubled(x).sin()
-
-
-def example_inputs():
-    return (torch.randn(4),)
-"""
 
 
 @pytest.mark.slow

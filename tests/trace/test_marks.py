@@ -3,23 +3,9 @@ import pytest
 
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.marks import Marks, clock_seconds, operations_of, plain_graph, plain_guards
+from tests.sections import programs
 
-GRAPH = """\
-class GraphModule(torch.nn.Module):
-    def forward(self, L_x_: "f32[8, 16][16, 1]cuda:{device}"):
-        l_x_ = L_x_
-
-        # File: /home/rank{device}/net.py:7 in forward, code: y = x.view(2, -1)
-        y: "f32[2, 64][64, 1]cuda:{device}" = l_x_.view(2, -1);  l_x_ = None
-        return (y,)
-"""
-GUARDS = """\
-TREE_GUARD_MANAGER:
-| +- TYPE_MATCH: ___check_type_id(L['x'], {address})  # return x.view(2, -1)
-| +- LAMBDA_GUARD: G['torch'].Tensor is G['_{address}_c7'].Tensor
-| +- TENSOR_MATCH: check_tensor(L['x'], Tensor, torch.float32, device={device}, size=[8, 16])
-Guard latency = {latency} us
-"""
+GRAPH, GUARDS = programs(__file__)
 
 
 def record(kind, payload="", *, compile_id=(0, 0), stamp="V1122 21:40:57.925000 77", attempt=0, **value):

@@ -10,62 +10,13 @@ from typing import Any
 import pytest
 
 from tests.conftest import clean_environment, run_script
+from tests.sections import programs
 
 pytestmark = pytest.mark.slow
 
 Explain = Callable[..., dict[str, Any]]
 
-COUNTER = """
-import torch
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lin = nn.Linear(8, 8)
-        self.seen = 0
-
-    def forward(self, x):
-        self.seen += x.shape[0]
-        h = self.lin(x)
-        print("seen")
-        return torch.relu(h) * self.seen
-
-
-def example_inputs():
-    return [(torch.ones(4, 8),)] * {calls}
-"""
-
-GROWING = """
-import torch
-
-
-def build():
-    def scaled(x, name):
-        return x.sin() * len(name)
-
-    return scaled
-
-
-def example_inputs():
-    return [(torch.ones(4), "n" * length) for length in range(1, {calls} + 1)]
-"""
-
-AUTOMATIC = """
-import torch
-
-
-def build():
-    def scaled(x):
-        return x.sin() + 1
-
-    return scaled
-
-
-def example_inputs():
-    return [(torch.ones(4),), (torch.ones(5),), (torch.ones(6),)]
-"""
+COUNTER, GROWING, AUTOMATIC = programs(__file__)
 
 
 def explained(explain_json: Explain, tmp_path: Path, program: str, name: str, calls: int = 3) -> dict[str, Any]:

@@ -10,89 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.sections import programs
+
 pytestmark = pytest.mark.slow
 
-HEAD = '''\
-import importlib.util
-import linecache
-import sys
-import tempfile
-import uuid
-
-import torch
-
-SOURCE = """
-def step(x):
-    y = x.relu()
-    print("step")
-    return y + 1
-"""
-'''
-MODULE = """
-
-def load():
-    with tempfile.NamedTemporaryFile("w", prefix="layer_", suffix=".py", delete=False) as file:
-        file.write(SOURCE)
-    spec = importlib.util.spec_from_file_location(file.name.rpartition("/")[2].removesuffix(".py"), file.name)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-layer = load()
-
-
-class Net(torch.nn.Module):
-    def forward(self, x):
-        return layer.step(x) * 2
-"""
-EXECUTED = """
-NAME = f"<layer {uuid.uuid4().hex}>"
-linecache.cache[NAME] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), NAME)
-names = {}
-exec(compile(SOURCE, NAME, "exec"), names)
-
-
-class Net(torch.nn.Module):
-    def forward(self, x):
-        return names["step"](x) * 2
-"""
-INPUTS = """
-
-def example_inputs():
-    yield (torch.ones(4),)
-    yield (torch.ones(5),)
-"""
-GRAPH = """\
-import torch
-from torch_geometric.nn import GATConv, MessagePassing
-
-
-class Own(MessagePassing):
-    def forward(self, x, edge_index):
-        return self.propagate(edge_index, x=x)
-
-    def message(self, x_j):
-        print("message")
-        return x_j * 2
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = Own(aggr="add")
-        self.second = GATConv(8, 4)
-
-    def forward(self, x, edge_index):
-        return self.second(self.first(x, edge_index), edge_index)
-
-
-def example_inputs():
-    torch.manual_seed(0)
-    yield torch.randn(10, 8), torch.randint(0, 10, (2, 30))
-    yield torch.randn(12, 8), torch.randint(0, 12, (2, 40))
-"""
+HEAD, MODULE, EXECUTED, INPUTS, GRAPH = programs(__file__)
 Explain = Callable[..., dict[str, Any]]
 
 

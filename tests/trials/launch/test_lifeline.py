@@ -14,53 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import clean_environment, command_line
+from tests.sections import programs
 
-PARENT = """
-import sys, threading
-from pathlib import Path
-from graphdoctor.trials.launch.child import Setup, record
-from graphdoctor.trials.launch.request import Request, parse_target
-from graphdoctor.facts.spec import RunSpec
-
-request = Request(spec=RunSpec(target="model.py"), target=parse_target("os:path"))
-ran = threading.Thread(target=record, args=(request, Path("recording"), Setup(python=sys.argv[1])))
-ran.start()
-ran.join()
-"""
-"""Starts a probe in a thread, as trials do."""
-
-FORKING_PARENT = """
-import sys
-from pathlib import Path
-from graphdoctor.trials.launch.warm import WarmProbes
-
-server = "import os, time; open('pids', 'w').write(f'{os.getpid()}\\\\n'); time.sleep(600)"
-WarmProbes([sys.executable, "-c", server]).start(Path("no"), backend="eager", environment={}, descriptors=(), held=0)
-"""
-"""Waits for a process that forks probes, which takes its time to import torch."""
-
-PROGRAM = """
-import os, subprocess, sys, time
-import torch
-
-
-def f(x):
-    return x + 1
-
-
-def g(x):
-    y = x + 1
-    child = subprocess.Popen(["sleep", "600"])
-    with open("pids", "w") as file:
-        file.write(f"{os.getpid()} {child.pid}\\n")
-    while True:
-        print("x" * 10_000, flush=True)
-        time.sleep(0.01)
-
-
-def example_inputs():
-    return (torch.ones(3),)
-"""
+PARENT, FORKING_PARENT, PROGRAM, WAITING = programs(__file__)
 
 
 def is_alive(pid: int) -> bool:
@@ -126,16 +82,6 @@ def test_what_a_program_left_running_goes_on_after_the_end(tmp_path, stand_in):
     (pid,) = pids_in(tmp_path / "pids")
     assert is_alive(pid)
     os.kill(pid, signal.SIGKILL)
-
-
-WAITING = """
-import sys, time
-from graphdoctor.probe.ways_in.process import end_with
-
-end_with(int(sys.argv[1]))
-print("waits", flush=True)
-time.sleep(600)
-"""
 
 
 def test_without_the_system_s_help_a_thread_waits():
