@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
 
-from graphdoctor.trials.launch.child import Setup
+from tests.probe.catalog.written import families, loaded, written
 
 # Not imported here: that takes seconds, in each process that has tests to choose from.
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("diffusers") is None, reason="needs diffusers")
@@ -16,22 +15,14 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("diffusers") is None, r
 
 @pytest.mark.slow
 def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(tmp_path: Path) -> None:
-    from graphdoctor.facts.catalog import Program
-    from graphdoctor.trials.launch.catalog import architectures, write_program
-
-    catalog = architectures("diffusers", Setup(python=sys.executable, timeout_s=240))
-    families = {each.name: each.family for each in catalog.architectures}
-    assert families["UNet2DConditionModel"] == "unets"
-    assert families["FluxTransformer2DModel"] == "transformers"
-    assert families["AutoencoderKL"] == "autoencoders"
-    assert families["ControlNetModel"] == "controlnets"
-    assert "ModelMixin" not in families
+    found = families("diffusers")
+    assert found["UNet2DConditionModel"] == "unets"
+    assert found["FluxTransformer2DModel"] == "transformers"
+    assert found["AutoencoderKL"] == "autoencoders"
+    assert found["ControlNetModel"] == "controlnets"
+    assert "ModelMixin" not in found
     for name in ("AutoencoderKL", "FluxTransformer2DModel"):
-        written = write_program("diffusers", name, tmp_path, Setup(python=sys.executable, timeout_s=240))
-        assert isinstance(written, Program)
-        names: dict[str, object] = {"__name__": "program"}
-        exec(compile(Path(written.path).read_text(), written.path, "exec"), names)
-        model, inputs = names["build"](), names["example_inputs"]()  # type: ignore[operator]
+        _, model, inputs = written("diffusers", name, tmp_path)
         assert model(**inputs) is not None
 
 
@@ -52,9 +43,8 @@ def test_a_model_that_asks_for_something_of_its_own_is_written(name: str, said: 
 
     program = find(catalog.LIBRARY, name, '"""A program.', memory_bytes=None).text
     assert said in program
-    names: dict[str, object] = {"__name__": "program"}
-    exec(compile(program, "program.py", "exec"), names)
-    assert names["build"]()(**names["example_inputs"]()) is not None  # type: ignore[operator]
+    model, inputs = loaded(program)
+    assert model(**inputs) is not None
 
 
 @pytest.mark.slow

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
 
-from graphdoctor.trials.launch.child import Setup
+from tests.probe.catalog.written import families, written
 
 # Not imported here: that takes seconds, in each process that has tests to choose from.
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch_geometric") is None, reason="needs torch_geometric")
@@ -16,24 +15,15 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch_geometric") is N
 
 @pytest.mark.slow
 def test_a_model_with_relations_and_a_pooling_function_are_written_and_run(tmp_path: Path) -> None:
-    from graphdoctor.facts.catalog import Program
-    from graphdoctor.trials.launch.catalog import architectures, write_program
-
-    catalog = architectures("torch-geometric", Setup(python=sys.executable, timeout_s=120))
-    families = {each.name: each.family for each in catalog.architectures}
-    assert families["GCN"] == "models"
-    assert families["RGCNConv"] == families["DenseGCNConv"] == "convolutions"
-    assert families["TopKPooling"] == families["global_add_pool"] == "pooling"
-    assert families["SumAggregation"] == "aggregation"
-    assert not {"MessagePassing", "Aggregation", "to_captum_model", "L2KNNIndex"} & families.keys()
+    found = families("torch-geometric")
+    assert found["GCN"] == "models"
+    assert found["RGCNConv"] == found["DenseGCNConv"] == "convolutions"
+    assert found["TopKPooling"] == found["global_add_pool"] == "pooling"
+    assert found["SumAggregation"] == "aggregation"
+    assert not {"MessagePassing", "Aggregation", "to_captum_model", "L2KNNIndex"} & found.keys()
     for name in ("RGCNConv", "global_add_pool"):
-        written = write_program("torch-geometric", name, tmp_path, Setup(python=sys.executable, timeout_s=120))
-        assert isinstance(written, Program)
-        assert (written.parameters == 0) is (name == "global_add_pool")
-        # It needs torch and the library alone, and runs.
-        names: dict[str, object] = {"__name__": "program"}
-        exec(compile(Path(written.path).read_text(), written.path, "exec"), names)
-        model, inputs = names["build"](), names["example_inputs"]()  # type: ignore[operator]
+        program, model, inputs = written("torch-geometric", name, tmp_path)
+        assert (program.parameters == 0) is (name == "global_add_pool")
         assert model(**inputs) is not None
         if name == "RGCNConv":
             assert {"x", "edge_index", "edge_type"} == set(inputs)
