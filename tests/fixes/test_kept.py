@@ -152,20 +152,6 @@ def test_a_program_that_was_edited_is_tried_anew(project: Project, is_during: bo
     assert project.outdated() == Change("file", str(project.program))
 
 
-def test_an_edit_of_a_file_that_nothing_read_is_not_kept(project: Project) -> None:
-    other = project.folder / "other.py"
-    other.write_bytes(BEFORE)
-    project.change = FileChange(other, BEFORE, AFTER)
-    project.keep()
-    assert project.outdated() == Change("file", str(other))
-
-
-def test_another_interpreter_is_another_run(project: Project) -> None:
-    project.keep()
-    project.setup = replace(project.setup, python="/usr/bin/another")
-    assert project.outdated() == Change("interpreter", sys.executable)
-
-
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -191,16 +177,35 @@ def test_without_the_key_nothing_is_kept_or_taken(project: Project, monkeypatch:
     assert project.found() is None
 
 
-def test_results_that_changed_since_are_refused(project: Project) -> None:
+def of_another_file(project: Project) -> Change:
+    """An edit of a file that nothing read."""
+    other = project.folder / "other.py"
+    other.write_bytes(BEFORE)
+    project.change = FileChange(other, BEFORE, AFTER)
+    project.keep()
+    return Change("file", str(other))
+
+
+def by_another_interpreter(project: Project) -> Change:
+    project.keep()
+    project.setup = replace(project.setup, python="/usr/bin/another")
+    return Change("interpreter", sys.executable)
+
+
+def with_other_results(project: Project) -> None:
     project.keep()
     file = project.recording / FIXES_FILE
     file.write_text(file.read_text().replace("= 2", "= 3"))
-    assert project.outdated() is None
 
 
-def test_edits_that_are_not_the_ones_shown_are_refused(project: Project) -> None:
+def with_another_diff(project: Project) -> None:
     project.keep(diff="--- a/model.py\n+++ b/model.py\n@@ -1 +1 @@\n-1\n+2\n")
-    assert project.outdated() is None
+
+
+@pytest.mark.parametrize("keep", [of_another_file, by_another_interpreter, with_other_results, with_another_diff])
+def test_what_is_not_what_was_kept_is_refused(project: Project, keep: Callable[[Project], Change | None]) -> None:
+    change = keep(project)
+    assert project.outdated() == change
 
 
 def test_the_newest_counts(project: Project) -> None:

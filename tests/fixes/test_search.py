@@ -436,6 +436,14 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "fixes that are fine alone but slow together lose the slowest": {
         "world": breaking(a=3, b=12), "known": TWO, "ratio": slow_together, **TIMED,
     },
+    "rounds are bounded and that is said": {"world": peeling, "known": THREE, "most": {"_MAX_ROUNDS": 2}},
+    "nothing is said of bounds where nothing was left to try": {
+        "world": peeling, "known": THREE, "most": {"_MAX_ROUNDS": 3},
+    },
+    "replays are bounded and that is said": {
+        "world": breaking(3), "known": {"GD101": known(*(f"vain{number}" for number in range(9)))},
+        "most": {"_MAX_REPLAYS": 6},
+    },
     "less in graphs is worse if the call isn't timed": {
         "world": where(("a", runs(coverage=6)), otherwise=runs(3)), "known": A,
     },
@@ -454,6 +462,8 @@ def test_a_search_tries_keeps_and_leaves_what_it_should(
     snapshot: SnapshotAssertion, patient: Make, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     given = {**SEARCHES[name]}
+    for bound, most in given.pop("most", {}).items():
+        monkeypatch.setattr(engine, bound, most)
     pairs = timed_pairs(monkeypatch, given.pop("ratio", lambda _before, _now: 1.0))
     found = patient(given.pop("world"), given.pop("known"), **{key: given[key] for key in given if key != "options"})
     treatment = found.treated(**given.get("options", {})).treatment
@@ -589,28 +599,6 @@ def test_two_equal_lines_in_one_function_are_two_findings(tmp_path: Path, patien
     assert [case.is_applied for case in treated.treatment.tried if case.kind == "code"] == [True, True]
     assert treated.changes[0].after.count(b"is_compiling") == 2
     assert treated.treatment.left == ()
-
-
-def test_rounds_are_bounded_and_that_is_said(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_MAX_ROUNDS", 2)
-    found = patient(peeling, THREE)
-    treatment = found.treated().treatment
-    assert found.script.trials == [{"a"}, {"a", "b"}]
-    assert treatment.notes == ("stopped after 2 rounds and 5 replays",)
-    assert treatment.after is not None
-    assert treatment.after.break_sites == 1
-    # Where nothing was left to try, nothing is said of bounds.
-    monkeypatch.setattr(engine, "_MAX_ROUNDS", 3)
-    assert patient(peeling, THREE).treated().treatment.notes == ()
-
-
-def test_replays_are_bounded_and_that_is_said(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_MAX_REPLAYS", 6)
-    known = {"GD101": [fix(f"vain{number}") for number in range(9)]}
-    found = patient(lambda _fixes: runs(3), known)
-    treatment = found.treated().treatment
-    assert [sorted(trial) for trial in found.script.trials] == [["vain0"], ["vain1"], ["vain2"]]
-    assert treatment.notes == ("stopped after 1 round and 6 replays",)
 
 
 def test_without_trials_everything_is_suggested_and_the_first_edits_are_the_patch(
