@@ -196,7 +196,7 @@ def slots(
     return found
 
 
-def tables(module_file: str) -> dict[str, dict[str, Any]]:
+def tables(module_file: str) -> dict[str, Any]:
     """The tables beside a library's module, from names of parameters to what they are given."""
     return tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
 

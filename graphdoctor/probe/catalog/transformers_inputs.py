@@ -13,8 +13,6 @@ from typing import Any
 from .library import InputsText, known_values, tables, wrong_sizes
 from .transformers_settings import integers
 
-_BATCH = 2
-_LENGTH = 16
 _MOST_TRIES = 32
 _MOST_FEATURES = 4096
 """Tokens for one image; more are too many for a small program."""
@@ -35,9 +33,13 @@ _NONE_ON_PURPOSE = frozenset(
 )
 
 _IDS = "torch.randint({low}, {high}, ({batch}, {length}))"
-_FLAT_PATCHES = "torch.randn({cells}, {patch_values})"
 _ONES = "torch.ones({batch}, {length}, dtype=torch.int64)"
-_FORMS = tables(__file__)["forms"]
+_ZEROS = "torch.zeros({batch}, {length}, dtype=torch.int64)"
+_TABLES = tables(__file__)
+_SIZES, _COMPANIONS, _FORMS, _BY_ANNOTATION = (
+    _TABLES[name] for name in ("sizes", "companions", "forms", "by_annotation")
+)
+_NAMED = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -104,47 +106,41 @@ class _Arguments:
                     return found
         return None
 
-    def _integer(self, *names: str, near: str = "", default: int) -> int:
-        return next(integers(self._value(*names, near=near)), default)
+    def _size(
+        self,
+        of: tuple[str, ...] = (),
+        near: str = "",
+        *,
+        factor: int = 1,
+        most: int = 2**31,
+        default: int | None = None,
+    ) -> int | None:
+        """A setting as ``_SIZES`` describes it; of several numbers the first."""
+        found = self._value(*of, near=near)
+        number = next(integers([*found.values()] if isinstance(found, dict) else found), 0)
+        return number * factor if 0 < number <= most else default
 
     def _found_sizes(self) -> dict[str, int]:
-        low, high = self._ordinary_ids()
-        width = self._value("hidden_size", "d_model", "n_embd", "embed_dim", "hidden_dim", near="text")
-        channels = self._value("num_channels", "in_channels", "in_chans", "image_num_channels", near="vision")
-        channels = channels if isinstance(channels, int) and channels < 16 else 3
-        side = self._value("image_size", "img_size", "image_resolution", near="vision")
-        side = side[0] if isinstance(side, (list, tuple)) and side else side
-        side = next(iter(side.values()), None) if isinstance(side, dict) else side
-        side = side if isinstance(side, int) and side > 0 else 64
-        patch = self._integer("patch_size", near="vision", default=16)
-        temporal = self._integer("temporal_patch_size", near="vision", default=1)
-        # How many patches a side has; so many of them become one token.
-        count = 2 * self._integer("spatial_merge_size", "merge_size", near="vision", default=1)
-        bands = ("num_mel_bins", "feature_size", "n_mels", "input_feat_per_channel", "mel_bins", "num_mel_filters")
-        times = ("num_time_features", "num_dynamic_real_features")
-        lags = max(integers(self._value("lags_sequence")), default=0)
-        return {
-            "batch": _BATCH,
-            "length": _LENGTH,
-            "low": low,
-            "high": high,
-            "width": width if isinstance(width, int) else 32,
-            "channels": channels,
-            "side": side,
-            "patch": patch,
-            "count": count,
-            "cells": _BATCH * count * count,
-            "tiles": side // patch,
-            "frames": self._integer("num_frames", near="vision", default=4),
-            "clip": self._integer("num_frames", "frames_per_clip", near="vision", default=4),
-            "patch_values": channels * temporal * patch * patch,
-            "numbered_values": 2 + channels * patch * patch,
-            "bands": self._integer(*bands, "input_dim", near="audio", default=80),
-            "sounds": self._integer("audio_channels", near="audio", default=1),
-            "past": self._integer("context_length", "prediction_length", default=32) + lags,
-            "future": self._integer("prediction_length", default=8),
-            "series": self._integer("input_size", "num_input_channels", default=1),
-            "times": sum(self._integer(name, default=0) for name in times),
+        """Those of the table that are known, and what is computed of them."""
+        stated = ((name, self._size(**known)) for name, known in _SIZES.items())
+        sizes = {name: size for name, size in stated if size is not None}
+        match self._value("image_size", "img_size", near="vision"):
+            case [int() as height, int() as width]:
+                sizes |= {"image_height": height, "image_width": width}
+        if "books" in sizes:
+            sizes["books_and_text"] = sizes["books"] + 1
+        sizes["low"], sizes["high"] = self._ordinary_ids()
+        sizes["past"] += max(integers(self._value("lags_sequence")), default=0)
+        sizes["times"] += sizes["dynamic_times"]
+        pixels = sizes["channels"] * sizes["patch"] ** 2
+        patches = sizes["count"] ** 2
+        return sizes | {
+            "patches": patches,
+            "cells": sizes["batch"] * patches,
+            "tiles": sizes["side"] // sizes["patch"],
+            "pixels": pixels,
+            "patch_values": pixels * sizes["temporal"],
+            "numbered_values": 2 + pixels,
         }
 
     def _ordinary_ids(self) -> tuple[int, int]:
@@ -191,17 +187,10 @@ class _Arguments:
         yield plan
 
     def _plan(self, what: str, names: list[str]) -> _Plan:
-        companions = []
-        if "input_ids" in names:
-            companions += ["attention_mask", "bbox"]
-            if "pixel_values" in names:
-                companions += ["image_grid_thw", "mm_token_type_ids"]
+        together = " ".join(names)
+        companions = [each for pattern, known in _COMPANIONS.items() if re.search(pattern, together) for each in known]
         if getattr(self._config, "is_encoder_decoder", False) or "decoder_input_ids" in self._required:
             companions.append("decoder_input_ids")
-        if "pixel_values_videos" in names:
-            companions.append("video_grid_thw")
-        if "past_values" in names:
-            companions += ["past_time_features", "past_observed_mask", "future_values", "future_time_features"]
         chosen = dict.fromkeys([*names, *self._taken(*companions), *self._required])
         return _Plan(what, {name: self._forms(name) for name in chosen})
 
@@ -226,98 +215,37 @@ class _Arguments:
         return _with_size(plan, text) or _with_rank(plan, text)
 
     def _forms(self, name: str) -> tuple[str, ...]:
-        known = self._by_config(name) or known_values(name, _FORMS) or self._by_annotation(name)
-        return tuple(form.format_map(self._sizes) for form in known)
+        """Those of the first table that has any; the ones that name a size which isn't known are left out."""
+        usable = (
+            table["given"] for table in _FORMS if any(re.fullmatch(table["beside"], each) for each in self._names)
+        )
+        known = next(filter(None, (known_values(name, table) for table in usable)), None)
+        known = known or known_values(f"{name}: {self._annotations[name]}", _BY_ANNOTATION)
+        if name == "past_values" and (self._sizes["series"] > 1 or self._has_masked_series()):
+            known = (known[1], *known[1:])
+        return tuple(form.format_map(self._sizes) for form in known if {*_NAMED.findall(form)} <= self._sizes.keys())
 
-    def _by_config(self, name: str) -> tuple[str, ...]:
-        """Arguments of which the configuration, or what else there is, says more than sizes; none for others."""
-        has_grid = bool(self._taken("image_grid_thw", "grid_thw"))
-        match name:
-            case "input_ids" | "decoder_input_ids":
-                # Sound as several tokens at once, some with a token of text beside them.
-                books = self._value("num_codebooks", "n_codebooks")
-                shapes: list[str] = []
-                if isinstance(books, int):
-                    shapes = [f"{{length}}, {books}", f"{{length}}, {books + 1}", f"{books}, {{length}}"]
-                channels = self._value("num_channels", near="decoder") if name == "decoder_input_ids" else None
-                shapes += [f"{{length}}, {channels}"] if isinstance(channels, int) else []
-                return (_IDS, *(f"torch.randint({{low}}, {{high}}, ({{batch}}, {shape}))" for shape in shapes))
-            case "pixel_values" | "prompt_pixel_values":
-                return self._pixels(has_grid=has_grid)
-            case "hidden_states" if "grid_thw" in self._names:
-                return (_FLAT_PATCHES,)
-            case "pixel_attention_mask" if "spatial_shapes" in self._names:
-                return (f"torch.ones({{batch}}, {self._sizes['count'] ** 2}, dtype=torch.int64)",)
-            case "input_features" | "audio_mel":
-                shapes = [
-                    shape for frames in self._frames() for shape in (f"{{bands}}, {frames}", f"{frames}, {{bands}}")
-                ]
-                return tuple(f"torch.randn({{batch}}, {shape})" for shape in shapes)
-            case "input_features_mask" | "audio_mel_mask" | "feature_attention_mask":
-                return tuple(
-                    f"torch.ones({{batch}}, {frames}, dtype={kind})"
-                    for frames in self._frames()
-                    for kind in ("torch.int64", "torch.bool")
-                )
-            case "input_values" | "audio_values" if isinstance(length := self._value("max_length"), int):
-                return (f"torch.randn({{batch}}, {length}, {{bands}})", *known_values(name, _FORMS))
-            case "past_values":
-                is_masked = "past_observed_mask" in self._names and "past_time_features" not in self._names
-                several = "torch.randn({batch}, {past}, {series})"
-                first = several if self._sizes["series"] > 1 or is_masked else "torch.randn({batch}, {past})"
-                return (first, several, "[torch.randn({past}) for _ in range({batch})]")
-        return ()
-
-    def _pixels(self, *, has_grid: bool) -> tuple[str, ...]:
-        area = self._value("image_size", "img_size", near="vision")
-        is_area = isinstance(area, (list, tuple)) and len(area) == 2 and all(isinstance(side, int) for side in area)
-        square = f"{self._sizes['side']}, {self._sizes['side']}"
-        areas = dict.fromkeys([f"{area[0]}, {area[1]}" if is_area else square, square, "64, 64", "224, 224"])
-        plain = tuple(f"torch.randn({{batch}}, {{channels}}, {area})" for area in areas)
-        flat = (_FLAT_PATCHES, "torch.randn({cells}, {channels}, {patch}, {patch})")
-        rows = f"torch.randn({{batch}}, {self._sizes['count'] ** 2}, {self._sizes['numbered_values'] - 2})"
-        if has_grid:
-            return (*flat, *plain)
-        if self._taken("spatial_shapes", "pixel_position_ids", "image_position_ids"):
-            return (rows, *plain)
-        several = ("1, {channels}", "2, {channels}", "{frames}, {channels}", "{channels}, {frames}")
-        return (*plain, *(f"torch.randn({{batch}}, {each}, {square})" for each in several), *flat, rows)
-
-    def _frames(self) -> list[int]:
-        stated = (self._value(name, near="audio") for name in ("max_source_positions", "n_window"))
-        return list(dict.fromkeys([*(2 * value for value in stated if isinstance(value, int)), 128, 1024]))
-
-    def _by_annotation(self, name: str) -> tuple[str, ...]:
-        """An argument that has no rule of its own: numbers of a kind that its annotation or its name says."""
-        annotation = self._annotations[name]
-        if name.endswith(("_ids", "_tokens")) or name.startswith("input_ids"):
-            return (_IDS,)
-        if name.endswith("_mask") or "BoolTensor" in annotation:
-            return (_ONES, "torch.ones({batch}, {length}, dtype=torch.bool)")
-        if "LongTensor" in annotation or "IntTensor" in annotation:
-            zeros = "torch.zeros({batch}, {length}, dtype=torch.int64)"
-            return (_IDS, zeros, "torch.zeros({batch}, dtype=torch.int64)")
-        if "Tensor" in annotation or "_empty" in annotation:
-            return ("torch.randn({batch}, {length}, {width})", "torch.randn({batch}, {width})")
-        return ("1",) if "int" in annotation else ("None",)
+    def _has_masked_series(self) -> bool:
+        return "past_observed_mask" in self._names and "past_time_features" not in self._names
 
     def text(self, forms: dict[str, str], plan: _Plan) -> InputsText:
         """A plan with one form of each of its arguments."""
         before: list[str] = []
         if plan.placeholder is not None and "input_ids" in forms:
-            first, length = 1 + bool(plan.around), _LENGTH + plan.placeholders
+            first = 1 + bool(plan.around)
             last = first + plan.placeholders
-            before.append(f"input_ids = {_IDS}".format_map({**self._sizes, "length": length}))
+            longer = {**self._sizes, "length": self._sizes["length"] + plan.placeholders}
+            before.append(f"input_ids = {_IDS}".format_map(longer))
             if plan.around:
                 before.append(f"input_ids[:, {first - 1}], input_ids[:, {last}] = {plan.around[0]}, {plan.around[1]}")
-            before.append(f"placeholders = torch.zeros({_BATCH}, {length}, dtype=torch.bool)")
+            before.append("placeholders = torch.zeros({batch}, {length}, dtype=torch.bool)".format_map(longer))
             before.append(f"placeholders[:, {first}:{last}] = True")
             before.append(f"input_ids[placeholders] = {plan.placeholder}")
             forms = forms | {"input_ids": "input_ids"}
             if "attention_mask" in forms:
-                forms["attention_mask"] = _ONES.format(batch=_BATCH, length=length)
+                forms["attention_mask"] = _ONES.format_map(longer)
         elif "mm_token_type_ids" in forms:
-            forms = forms | {"mm_token_type_ids": f"torch.zeros({_BATCH}, {_LENGTH}, dtype=torch.int64)"}
+            forms = forms | {"mm_token_type_ids": _ZEROS.format_map(self._sizes)}
         lines = [f'    "{name}": {value},' for name, value in forms.items()]
         return InputsText("\n".join([*before, "return {", *lines, "}"]), (f"It is called with {plan.what}.",))
 
