@@ -16,63 +16,29 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeGuard
 
-from .library import call_text
+from .library import call_text, tables
 
-LARGEST_VOCABULARY = 256
-_MOST_POSITIONS = 128
-_EXPERTS_PER_TOKEN = 2
-_QUERIES = 8
-_WINDOW = 8
+_TABLES = tables(__file__)
+_NAMES, _MOST, _NEEDED = _TABLES["names"], _TABLES["most"], _TABLES["needed"]
+
 _LAYERS = 2
 _MOST_LAYERS = 4
 _LEAST_WIDTH = 16
 """Narrower ones stay as they are, and no main width becomes narrower."""
 
-_WIDTH = re.compile(
-    r"^(?!.*\b(num|n|kernel|window|strides?|vocab|positions?|codebook|mels?|heads?|bins|layers?|image|img|patch|conv1d|max|"
-    r"min|ratio|scale|offset|length|state)\b).*\b(hidden|dims?|channels?|embd|embed|embedding|widths?|ffn|ff|inner|rank|"
-    r"filters|intermediate|proj|projection|model|bottleneck|latents)\b"
-)
-_HEAD_SIZE = re.compile(r"head_dim|dim_head|head_size|d_kv|kv_channels|rotary_dim|head_width")
-_COUNTED_WIDTHS = re.compile(r"(^|_)(num|n)_(filters|channels|features|pos_feats|embd|inner|hidden)$")
-_MAIN_WIDTHS = (
-    *("hidden_size", "d_model", "n_embd", "embed_dim", "hidden_dim", "dim", "width"),
-    *("hidden_sizes", "embed_dims", "embedding_size"),
-)
-_HEADS = re.compile(r"(^|_)heads?$|(^|_)(num|n|norm_num|pos_embedding|embedding)_groups$")
-_NOT_HEADS = re.compile(r"has_|use_|with_|_head$(?<!n_head)")
-_DEPTH = re.compile(r"(^|_)(layers?|depths?|blocks?|n_layer|numb_of_layers)$")
-_NOT_DEPTH = re.compile(
-    r"feature_layer|select|feat_extract|index|_id|start|end|conv|norm|drop|kv_shared|first|last|nextn|mtp"
-)
-_EVERY = re.compile(r"(period|interval|frequency|every_n\w*|_pattern|sparse_step|cross_attention_freq)$")
-_FROM_LAYER = re.compile(
-    r"^(first_k_dense|num_dense|n_dense|moe_layer_start|num_kv_shared|insert_layer)|_layer_offset$"
-)
-_REFERRING = re.compile(r"(indices|indexes|_idx|_layers|_ids|layer_ids|layers|hooks|_layer)$")
-_TOKENS = re.compile(
-    r"(_token_ids?|_token_index|_token_id_list|_token_type_index|_tokens?_ids?|_index|_idx)$|^(bos|eos|pad)_"
-)
-_IMAGE_SIZES = re.compile(r"(^|_)(image_size|img_size|image_resolution)$")
 
-_EXPERT = (
-    r"^(?!.*\b(shared|capacity|size)\b)"
-    r"(?=.*(\bexperts\b|\bexpert\b.*\bnum\b|\bnum\b.*\bexpert\b|\bmoe\b.*\b(topk|k)\b|\b(topk|k)\b.*\bmoe\b))"
-)
-_MOST = (
-    (r"\bvocab\b|^(codebook size|num embeddings|vocabulary size)$", LARGEST_VOCABULARY),
-    (_EXPERT + r".*\b(per|top|topk|k|selected|active|used)\b", _EXPERTS_PER_TOKEN),
-    (_EXPERT, 4),
-    (r"^(n group|topk group|n expert groups|num expert groups)$", 1),
-    (r"^(?=.*\b(queries|query)\b).*\b(num|n)\b|^(?=.*\bnum\b).*\blatents\b", _QUERIES),
-    (r"^(sliding window|attention window|local attention|sliding window size)$", _WINDOW),
-    (
-        r"^(?!.*\b(num|relative|original)\b).*\b(position embeddings|positions|n ctx|seq len|seq length|"
-        r"sequence length|max target len)$|^n positions$",
-        _MOST_POSITIONS,
-    ),
-)
-"""The most of a count, by the words of its name; the first that fits."""
+def _is(kind: str, name: str) -> bool:
+    """Whether a setting of this name is of a kind of ``_NAMES``."""
+    return re.search(_NAMES[kind], name.replace("_", " ")) is not None
+
+
+def _most(name: str, value: int) -> int:
+    """The most of a count; a value that has no such limit itself."""
+    return next((most for pattern, most in _MOST.items() if re.search(pattern, name.replace("_", " "))), value)
+
+
+LARGEST_VOCABULARY = _most("vocab_size", 0)
+_WINDOW = _most("sliding_window", 0)
 
 Images = Literal["few patches", "more patches", "default"]
 
@@ -101,10 +67,10 @@ class Settings:
         for part in self.parts.values():
             yield from part.tree()
 
-    def numbers(self, is_wanted: Callable[[str], object]) -> list[int]:
-        """All integers in settings of such names, in all parts."""
+    def numbers(self, kind: str) -> list[int]:
+        """All integers in settings of a kind, in all parts."""
         named = ((name, value) for node in self.tree() for name, value in node.values.items())
-        return [number for name, value in named if is_wanted(name) for number in integers(value)]
+        return [number for name, value in named if _is(kind, name) for number in integers(value)]
 
 
 @dataclass(frozen=True)
@@ -112,38 +78,15 @@ class Strength:
     """How far a configuration is shrunk."""
 
     name: str
-    head_size: int | None
     images: Images
+    head_size: int | None = None
     counts: bool = True
     layers: bool = True
     heads: bool = False
     least_heads: int = 2
 
 
-_NEEDED: dict[str, Any] = {
-    "prediction_length": 8,
-    "num_experts_per_tok": _EXPERTS_PER_TOKEN,
-    "attn_layer_indices": [1],
-    "image_token_index": LARGEST_VOCABULARY - 5,
-    "image_token_id": LARGEST_VOCABULARY - 5,
-    "video_token_index": LARGEST_VOCABULARY - 6,
-}
-"""Settings that are None by default, and that only a checkpoint has: how far a time series is forecast, how many
-experts a token uses, which layers of a hybrid model attend, and which tokens stand for images."""
-
-STRENGTHS = (
-    Strength("with few layers, narrow, with small images, vocabularies and experts", 8, "few patches"),
-    Strength("with few layers, narrow, with small vocabularies and few experts", 16, "more patches", least_heads=4),
-    Strength("with few layers, narrow, with small vocabularies and few experts", 16, "default"),
-    Strength("narrow, with small images, vocabularies and experts", 8, "few patches", layers=False),
-    Strength("narrow, with small vocabularies and few experts", 16, "default", layers=False),
-    Strength("with few layers and heads, small images, vocabularies and few experts", 1, "few patches", heads=True),
-    Strength(
-        "with few layers, small images, vocabularies and few experts; its widths are the default", None, "few patches"
-    ),
-    Strength("with few layers, small vocabularies and few experts; its widths are the default", None, "default"),
-    Strength("with few layers", None, "default", counts=False),
-)
+STRENGTHS = tuple(Strength(**known) for known in _TABLES["strengths"])
 
 
 def shrunk(settings: Settings, strength: Strength) -> dict[str, Any]:
@@ -155,9 +98,9 @@ class _Shrinking:
     def __init__(self, whole: Settings, strength: Strength) -> None:
         self._strength = strength
         self._heads, self._head_size = (1, 1) if strength.head_size is None else _divisors(whole, strength)
-        self._patch = max(whole.numbers(("patch_size", "encoder_stride").__contains__), default=None)
+        self._patch = max(whole.numbers("patch"), default=None)
         # Special tokens that the small vocabulary doesn't have get new ids, each its own, from its end.
-        tokens = sorted({number for number in whole.numbers(_TOKENS.search) if number >= LARGEST_VOCABULARY})
+        tokens = sorted({number for number in whole.numbers("token") if number >= LARGEST_VOCABULARY})
         self._tokens = {
             old: LARGEST_VOCABULARY - 1 - place % (LARGEST_VOCABULARY // 2)
             for place, old in enumerate(reversed(tokens))
@@ -198,19 +141,18 @@ class _Shrinking:
             return value
         if name == "image_embedding_size" and self._patch is not None:
             return self._image_size(value * self._patch) // self._patch
-        if _IMAGE_SIZES.search(name):
+        if _is("image_size", name):
             return self._image_size(value)
-        if _is_heads(name):
+        if _is("heads", name):
             return _divided(value, self._heads) if value > 1 else value
-        if _HEAD_SIZE.search(name) or name.endswith("_section"):
+        if _is("head_size", name) or _is("section", name):
             return _divided(value, self._head_size)
-        if _is_width(name):
+        if _is("width", name):
             return _divided_width(value, self._heads * self._head_size) if value >= _LEAST_WIDTH else value
         if not self._strength.counts:
             return value
-        spaced = name.replace("_", " ")
-        most = next((most for pattern, most in _MOST if re.search(pattern, spaced)), value)
-        return self._tokens.get(value, value) if _TOKENS.search(name) and most == value else min(value, most)
+        most = _most(name, value)
+        return self._tokens.get(value, value) if _is("token", name) and most == value else min(value, most)
 
     def _image_size(self, value: int) -> int:
         if self._strength.images == "default":
@@ -231,15 +173,6 @@ def _divided_width(value: int, factor: int) -> int:
     return _divided(value, factor) if quotient < 8 or factor == 1 else math.ceil(quotient / 8) * 8
 
 
-def _is_heads(name: str) -> bool:
-    return bool(_HEADS.search(name)) and name not in ("use_head", "lm_head") and not _NOT_HEADS.search(name)
-
-
-def _is_width(name: str) -> bool:
-    is_named = _WIDTH.search(name.replace("_", " ")) is not None and name != "input_dim"
-    return is_named or _COUNTED_WIDTHS.search(name) is not None
-
-
 def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -254,8 +187,8 @@ def integers(value: Any) -> Iterator[int]:  # noqa: ANN401
 
 
 def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
-    counts = [number for number in settings.numbers(_is_heads) if number > 1]
-    widths = [width for width in settings.numbers(_MAIN_WIDTHS.__contains__) if width >= _LEAST_WIDTH]
+    counts = [number for number in settings.numbers("heads") if number > 1]
+    widths = [width for width in settings.numbers("main_width") if width >= _LEAST_WIDTH]
 
     def are_wide(factor: int) -> bool:
         return all(width >= _LEAST_WIDTH * factor for width in widths)
@@ -279,13 +212,13 @@ def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
 
 
 def _head_sizes(settings: Settings) -> tuple[list[int], list[int]]:
-    sizes, sections = settings.numbers(_HEAD_SIZE.search), []
+    sizes, sections = settings.numbers("head_size"), []
     for node in settings.tree():
-        widths = [node.values[name] for name in _MAIN_WIDTHS if isinstance(node.values.get(name), int)]
-        counts = [number for name, value in node.values.items() if _is_heads(name) for number in integers(value)]
+        widths = [value for name, value in node.values.items() if _is("main_width", name) and isinstance(value, int)]
+        counts = [number for name, value in node.values.items() if _is("heads", name) for number in integers(value)]
         sizes += [width // number for width in widths for number in counts if number > 1 and width % number == 0]
         inner = (item for value in node.values.values() if isinstance(value, dict) for item in value.items())
-        sections += [number for name, value in inner if name.endswith("_section") for number in integers(value)]
+        sections += [number for name, value in inner if _is("section", name) for number in integers(value)]
     return [size for size in sizes if size >= _LEAST_WIDTH], sections
 
 
@@ -303,7 +236,7 @@ class _Depths:
         self._names = {
             name
             for name, count in settings.values.items()
-            if _is_depth(name) and _is_integer(count) and count > _LAYERS
+            if _is("depth", name) and _is_integer(count) and count > _LAYERS
             # Otherwise stages, not layers: their widths, strides and so on are listed.
             if count > 8 or sum(len(item) == count for item in numeric) < 2
         }
@@ -314,16 +247,16 @@ class _Depths:
             return len(self._kept[value])
         if isinstance(value, (list, tuple)):
             is_small = value and all(isinstance(item, int) and item < 100 for item in value)
-            if is_small and _is_depth(name) and len(value) not in self._kept:
+            if is_small and _is("depth", name) and len(value) not in self._kept:
                 return [min(item, _LAYERS) for item in value]
-            return self._listed(value, is_referring=_REFERRING.search(name) is not None)
+            return self._listed(value, is_referring=_is("referring", name))
         if not _is_integer(value) or not self._kept:
             return value
-        if _EVERY.search(name):
+        if _is("every", name):
             return min(value, _LAYERS)
-        if _FROM_LAYER.search(name):
+        if _is("from_layer", name):
             return min(value, 1)
-        if name in ("max_window_layers", "num_hidden_groups", "moe_layer_end_index"):
+        if _is("up_to_layer", name):
             return min(value, max(map(len, self._kept.values())))
         return value
 
@@ -349,10 +282,6 @@ def _kept_layers(count: int, lists: list[Any]) -> list[int]:
     wanted = min(max(_LAYERS, len(kept), referred, min(max(patterns, default=0), _MOST_LAYERS)), count)
     others = (layer for layer in range(count) if layer not in kept)
     return sorted([*kept, *itertools.islice(others, wanted - len(kept))])
-
-
-def _is_depth(name: str) -> bool:
-    return bool(_DEPTH.search(name)) and not _NOT_DEPTH.search(name)
 
 
 def _are_indices(value: Any, count: int) -> bool:  # noqa: ANN401
