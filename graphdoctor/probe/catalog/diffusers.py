@@ -14,30 +14,28 @@ from typing import Any
 import diffusers
 from diffusers import ModelMixin, models
 
-from .library import InputsText, ModelText, UnknownParameterError, described, evaluated_body, tables, wrong_sizes
+from .library import (
+    InputsText,
+    ModelText,
+    UnknownParameterError,
+    described,
+    evaluated_body,
+    returned,
+    tables,
+    wrong_sizes,
+)
 
 _FAMILIES = ("unets", "transformers", "autoencoders", "controlnets")
 _OTHER = "others"
-
-_LAYERS = re.compile(r"(num_|n_)\w*(layers|blocks)|layers_per_block|\w+_layers_per_block|depth|num_layers")
-_HEADS = re.compile(r"num_\w*heads|n_heads|n_kv_heads|num_heads")
-_CHANNELS = re.compile(r"(\w+_)?block_out_channels")
-_WIDTHS = re.compile(
-    r"ffn_dim|ff_dim|intermediate_size|cross_attention_dim|joint_attention_dim|caption_channels|cap_feat_dim|text_\w*dim|"
-    r"pooled_projection_dim|encoder_hidden_size|base_dim|ch|base_channels|decoder_base_dim"
-)
-_PIXELS = re.compile(r"sample_size")
-_GROUPS = re.compile(r"(\w+_)?num_groups")
-_CHOSEN_LAYERS = re.compile(r"\w+_layers")
-"""Which of the layers have something: the first of them still is there when there are few."""
-_INNER = ("hidden_size", "dim", "model_dim", "inner_dim")
 
 _FEW_LAYERS = 1
 _FEW_HEADS = 2
 _NARROW = 32
 
 _TABLES = tables(__file__)
-_LATENTS, _INPUTS, _ASKED_FOR, _STATED = (_TABLES[name] for name in ("latents", "inputs", "asked_for", "stated"))
+_LATENTS, _INPUTS, _ASKED_FOR, _STATED, _NAMES = (
+    _TABLES[name] for name in ("latents", "inputs", "asked_for", "stated", "names")
+)
 _USUAL = {name: tuple(value) if isinstance(value, list) else value for name, value in _TABLES["usual"].items()}
 
 _MOST_CORRECTIONS = 8
@@ -50,9 +48,6 @@ _DRAWN = "torch.randn("
 _ONE, _ONE_AS_FLOAT = "torch.tensor([1])", "torch.tensor([1.0])"
 _NOT_FLOAT = re.compile(r"got Long and Float|not implemented for 'Long'|expected scalar type Float")
 
-
-_DENOISED = re.compile(r"hidden_states|sample|x|latents|z|audio_hidden_states|image_latents|controlnet_cond")
-_BESIDE = re.compile(r"(?!indices_)\w+_latents|control_hidden_states")
 
 _CONDITION = "controlnet_cond"
 _IMAGE, _LARGE_CONDITION = "torch.randn(1, {channels}, 16, 16)", f"torch.randn(1, {{{_CONDITION}}}, 128, 128)"
@@ -96,6 +91,10 @@ class _Diffusers:
 LIBRARY = _Diffusers()
 
 
+def _is(kind: str, name: str) -> bool:
+    return re.fullmatch(_NAMES[kind], name) is not None
+
+
 def _is_taken(name: str, config: Mapping[str, Any]) -> bool:
     fields = _ASKED_FOR.get(name)
     return fields is None or any(config.get(field) for field in fields)
@@ -121,14 +120,14 @@ def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
         for name, each in parameters
         if each.default not in (each.empty, None) and not isinstance(each.default, bool)
     }
-    layers = _smaller(defaults, _FEW_LAYERS, _LAYERS)
+    layers = _smaller(defaults, _FEW_LAYERS, "layers")
     layers |= {name: value[:1] for name, value in defaults.items() if _are_chosen_layers(name, value)}
-    heads = _smaller(defaults, _FEW_HEADS, _HEADS)
+    heads = _smaller(defaults, _FEW_HEADS, "heads")
     inner = {name: value for name, value in _inner(defaults).items() if value != defaults[name]}
-    narrow = _smaller(defaults, _NARROW, _CHANNELS, _WIDTHS, _PIXELS)
-    wide = {name: value for name, value in narrow.items() if _CHANNELS.fullmatch(name) and not isinstance(value, int)}
+    narrow = _smaller(defaults, _NARROW, "channels", "widths")
+    wide = {name: value for name, value in narrow.items() if _is("channels", name) and not isinstance(value, int)}
     wider = narrow | {name: type(value)(item * 2 for item in value) for name, value in wide.items()}
-    groups = {name: _FEW_HEADS for name in defaults if _GROUPS.fullmatch(name)}
+    groups = {name: _FEW_HEADS for name in defaults if _is("groups", name)}
     given = {name: _USUAL[name] for name, each in parameters if each.default is each.empty and name in _USUAL}
     # Some can't be built with None.
     filled = {name: _USUAL[name] for name, each in parameters if each.default is None and name in _USUAL}
@@ -141,16 +140,16 @@ def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
 
 
 def _are_chosen_layers(name: str, value: object) -> bool:
-    if not _CHOSEN_LAYERS.fullmatch(name) or not isinstance(value, (tuple, list)) or len(value) < 2:
+    if not _is("chosen_layers", name) or not isinstance(value, (tuple, list)) or len(value) < 2:
         return False
     return value[0] == 0 and list(value) == sorted(set(value))
 
 
-def _smaller(defaults: Mapping[str, Any], few: int, *patterns: re.Pattern[str]) -> dict[str, Any]:
-    """Numbers that a pattern names, or as many of them as there are, where they are smaller than by default."""
+def _smaller(defaults: Mapping[str, Any], few: int, *kinds: str) -> dict[str, Any]:
+    """Numbers of these kinds, or as many of them as there are, where they are smaller than by default."""
     found: dict[str, Any] = {}
     for name, value in defaults.items():
-        if not any(pattern.fullmatch(name) for pattern in patterns):
+        if not any(_is(kind, name) for kind in kinds):
             continue
         if isinstance(value, int):
             found[name] = min(value, few)
@@ -161,7 +160,7 @@ def _smaller(defaults: Mapping[str, Any], few: int, *patterns: re.Pattern[str]) 
 
 def _inner(defaults: Mapping[str, Any]) -> dict[str, object]:
     """Widths that go with the number of heads: all that are as wide as all heads together by default."""
-    count = next((value for name, value in defaults.items() if _HEADS.fullmatch(name) and isinstance(value, int)), None)
+    count = next((value for name, value in defaults.items() if _is("heads", name) and isinstance(value, int)), None)
     if not count:
         return {}
     few = min(count, _FEW_HEADS)
@@ -170,16 +169,16 @@ def _inner(defaults: Mapping[str, Any]) -> dict[str, object]:
     return {
         name: value * few // count
         for name, value in defaults.items()
-        if isinstance(value, int) and value % count == 0 and (value == total or name in _INNER)
+        if isinstance(value, int) and value % count == 0 and (value == total or _is("inner", name))
     }
 
 
 def _inputs(names: list[str], parameters: Mapping[str, inspect.Parameter], denoised: str) -> dict[str, str]:
     found = {}
     for name in names:
-        if _DENOISED.fullmatch(name):
+        if _is("denoised", name):
             given = _LARGE_CONDITION if name == _CONDITION and denoised == _IMAGE else denoised
-        elif _BESIDE.fullmatch(name):
+        elif _is("beside", name):
             given = denoised.replace("{channels}", "{own}")
         else:
             given = next((each for pattern, each in _INPUTS.items() if re.fullmatch(pattern, name)), "")
@@ -237,6 +236,6 @@ def _right_width(message: str, widths: Mapping[str, int]) -> tuple[str, int] | N
 
 
 def _text(found: Mapping[str, str], sizes: Mapping[str, int]) -> InputsText:
-    lines = [f"{name} = {_SIZE.sub(lambda size: str(sizes[size[1]]), source)}" for name, source in found.items()]
-    returned = ", ".join(f'"{name}": {name}' for name in found)
-    return InputsText("\n".join([*lines, f"return {{{returned}}}"]))
+    return InputsText(
+        returned({name: _SIZE.sub(lambda size: str(sizes[size[1]]), source) for name, source in found.items()})
+    )

@@ -108,6 +108,14 @@ def inputs_source(inputs: InputsText) -> str:
     return f"def example_inputs():\n{_indented('torch.manual_seed(0)', inputs.body)}"
 
 
+def returned(values: Mapping[str, str], *, by_position: bool = False) -> str:
+    """The statements of ``example_inputs()`` that name each value and return all, in a dict or a tuple."""
+    lines = [f"{name} = {value}" for name, value in values.items()]
+    whole = ", ".join(f'"{name}": {name}' for name in values)
+    row = ", ".join(values) + "," * (len(values) == 1)
+    return "\n".join([*lines, f"return ({row})" if by_position else f"return {{{whole}}}"])
+
+
 def call_text(function: str, arguments: Mapping[str, object], *, before: Sequence[str] = ()) -> str:
     """A call as source, on several lines if it doesn't fit on one."""
     parts = [*before, *(f"{name}={_literal(value)}" for name, value in arguments.items())]

@@ -16,7 +16,17 @@ from typing import Any
 import torch
 import torch_geometric.nn
 
-from .library import InputsText, ModelText, choices, evaluated_body, known_values, parameters_of, slots, tables
+from .library import (
+    InputsText,
+    ModelText,
+    choices,
+    evaluated_body,
+    known_values,
+    parameters_of,
+    returned,
+    slots,
+    tables,
+)
 
 _ROOMS = {
     "models": "models",
@@ -167,11 +177,8 @@ def _calls(called: Callable[..., Any]) -> Iterator[InputsText]:
     for whole in wholes:
         tried = slots(whole, _called_with(whole), owner=called.__qualname__)
         for values in itertools.islice(choices(tried, most_changes=_MOST_CHANGES), _MOST_CALLS):
-            assigned = "".join(f"{name} = {value}\n" for name, value in values.items())
-            by_name = ", ".join(f'"{name}": {name}' for name in values)
-            by_position = ", ".join(values) + "," * (len(values) == 1)
-            returned = f"{{{by_name}}}" if gathers is None else f"({by_position})"
-            yield InputsText(f"{assigned}return {returned}", imports=_imports(values.values()))
+            body = returned(values, by_position=gathers is not None)
+            yield InputsText(body, imports=_imports(values.values()))
 
 
 def _imports(values: Iterable[str]) -> tuple[str, ...]:
