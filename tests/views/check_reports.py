@@ -16,10 +16,8 @@ from graphdoctor.facts.check import (
     WorseFinding,
 )
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Location
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.gate.baseline import entries_of
-from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
+from tests.factories import LOOP, PRINT, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
 
 ROOT = Path("/project")
 PACKAGE_FILE = "/venv/lib/python3.11/site-packages/transformers/models/gpt2/modeling_gpt2.py"
@@ -68,7 +66,7 @@ def diagnosis() -> Diagnosis:
         frames=(frame(), frame(1, function="embed", line=20), frame(2, function="encode", line=30)),
         graphs=(graph(), graph("1/0", index=1)),
     )
-    return diagnose(facts, RULES, root=ROOT, version="0.1.0")
+    return diagnosed(facts, version="0.1.0")
 
 
 def finding(**changes: Any) -> Finding:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from graphdoctor.facts.diagnosis import Cost, Finding, Fix
 from graphdoctor.facts.recording import BreakReason
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.words import cost_text
-from tests.factories import PRINT, change, compiled, entry, frame, recompiled, record, recording
+from tests.factories import PRINT, change, compiled, diagnosed, entry, frame, recompiled, record, recording
 
 SETTING = "torch.compiler.config.reorderable_logging_functions.add(print)"
 
@@ -23,7 +20,7 @@ def findings(*costs: Cost | None, **fix: Any) -> list[Finding]:
         compiles=tuple(compiled(f"{at}/0") for at in range(len(costs))),
         frames=tuple(frame(at, line=10 + at) for at in range(len(costs))),
     )
-    found = diagnose(facts, RULES, root=Path("/project"), version="0").findings
+    found = diagnosed(facts).findings
     same = Fix(**{"title": "Let torch call print later", "kind": "config", "snippet": SETTING, **fix})
     return [one.replace(cost=cost, fixes=(same,)) for one, cost in zip(found, costs, strict=True)]
 
@@ -77,7 +74,7 @@ def two_values() -> list[Finding]:
             recompiled("0/3", change(), change("number", "n", "3", "5", source="L['n']"), call=4),
         ),
     )  # fmt: skip
-    return list(diagnose(known, RULES, root=Path("/project"), version="0").findings)
+    return list(diagnosed(known).findings)
 
 
 def test_a_recompile_that_two_values_caused_is_counted_once() -> None:
@@ -106,7 +103,7 @@ def prints(reason: BreakReason) -> list[Finding]:
         compiles=tuple(compiled(f"{at}/0") for at in range(3)),
         frames=tuple(frame(at, line=10 + at) for at in range(3)),
     )
-    return list(diagnose(facts, RULES, root=Path("/project"), version="0").findings)
+    return list(diagnosed(facts).findings)
 
 
 def test_one_setting_for_several_breaks_is_one_thing_to_do() -> None:
@@ -124,6 +121,6 @@ def test_a_setting_that_drops_all_output_is_not_preferred() -> None:
 def test_a_single_break_keeps_the_order_of_its_rule() -> None:
     [finding, *_] = prints(PRINT)
     facts = recording(breaks=(record(entry(20), chain=(PRINT,)),))
-    [alone] = diagnose(facts, RULES, root=Path("/project"), version="0").findings
+    [alone] = diagnosed(facts).findings
     assert alone.fixes[0].setting is None
     assert finding.fixes[0].setting is not None

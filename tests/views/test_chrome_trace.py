@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 from graphdoctor.facts.picture import Lane, Phase, Picture, Segment
 from graphdoctor.facts.recording import Recording
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.chrome_trace import render_chrome_trace
 from tests.each import for_each
-from tests.factories import compiled, frame, recording
+from tests.factories import compiled, diagnosed, frame, recording
 from tests.trace.test_recordings import RECORDINGS, VERSIONS
 
 PHASES = (
@@ -45,7 +42,7 @@ LANES = (
 
 def trace_of(found: Recording, picture: Picture) -> list[dict[str, Any]]:
     """The events, each checked for what every reader of the format needs."""
-    text = render_chrome_trace(diagnose(found, RULES, root=Path("/project"), version="1.2"), picture)
+    text = render_chrome_trace(diagnosed(found, version="1.2"), picture)
     assert text.endswith("}\n")
     document = json.loads(text)
     assert set(document) == {"traceEvents", "displayTimeUnit", "otherData"}

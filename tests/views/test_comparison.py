@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.comparison import DiagnosisComparison
 from graphdoctor.facts.counts import Coverage
-from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Recording, SteadyCall
-from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.comparison import compare
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.markdown_text import render_view_markdown
-from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
+from tests.factories import LOOP, PRINT, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
 from tests.views.outputs import on_terminal
 
 PASSED_ON = frame(1, function="embed", line=30)
@@ -40,10 +36,6 @@ def facts(*, is_after: bool) -> Recording:
         steady_call=SteadyCall(call_us=61.5 if is_after else 1480.0, runs=()),
         environment=recording().environment.replace(torch="2.15.0" if is_after else "2.13.0"),
     )
-
-
-def diagnosed(known: Recording) -> Diagnosis:
-    return diagnose(known, RULES, root=Path("/project"), version="0")
 
 
 def both(selection: Selection | None = None) -> DiagnosisComparison:
@@ -77,7 +69,7 @@ def test_a_run_against_itself_has_nothing_to_say_but_its_numbers() -> None:
 
 
 def test_two_clean_runs_say_so_and_unknown_is_never_0() -> None:
-    clean = diagnosed(recording(coverage=None))
+    clean = diagnosed(coverage=None)
     text = text_of(compare(clean, clean))
     assert "No findings on either side." in text
     assert "coverage" in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,19 +13,18 @@ from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Cost, Fix
 from graphdoctor.facts.recording import BreakReason, Enclosing, GraphRun, Recording, SteadyCall
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
-from tests.factories import LOOP, PRINT, compiled, context, entry, frame, graph, record, recording
+from tests.factories import LOOP, PRINT, compiled, context, diagnosed, entry, frame, graph, record, recording
 from tests.views.outputs import on_terminal
 
 
 def rendered(facts: Recording, *, width: int = 80, is_verbose: bool = False, own_code: bool = False) -> str:
     selection = Selection(is_own_code_only=own_code)
-    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0", selection=selection)
-    return on_terminal(report_view(diagnosis), width=width, is_verbose=is_verbose).rstrip("\n")
+    return on_terminal(report_view(diagnosed(facts, selection=selection)), width=width, is_verbose=is_verbose).rstrip(
+        "\n"
+    )
 
 
 def broken() -> Recording:
@@ -120,7 +118,7 @@ def test_a_report_is_as_long_as_it_has_to_be(snapshot: SnapshotAssertion, name: 
 def test_the_verdict_is_repeated_where_it_has_scrolled_away(
     height: int, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    diagnosis = diagnose(many(6), RULES, root=Path("/project"), version="0")
+    diagnosis = diagnosed(many(6))
     buffer = StringIO()
     monkeypatch.setattr(buffer, "isatty", lambda: True)
     write_view(report_view(diagnosis), Console(file=buffer, width=100, height=height, color_system=None))
@@ -128,7 +126,7 @@ def test_the_verdict_is_repeated_where_it_has_scrolled_away(
 
 
 def test_no_name_is_cut_in_the_code_of_what_to_do() -> None:
-    known = diagnose(many(2), RULES, root=Path("/project"), version="0")
+    known = diagnosed(many(2))
     code = "torch.compiler.config.allow_unspec_int_on_nn_module = True"
     findings = [
         finding.replace(

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from markdown_it import MarkdownIt
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.recording import CaptureGap, Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from graphdoctor.views.report import report_view
-from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
+from tests.factories import LOOP, PRINT, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
 
 EVIL = "x</details> @someone #12 [a](http://b.c) |\n# Head `"
 
 
 def written(facts: Recording, selection: Selection | None = None) -> str:
-    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0", selection=selection)
+    diagnosis = diagnosed(facts, selection=selection)
     return render_view_markdown(report_view(diagnosis))
 
 

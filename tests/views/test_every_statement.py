@@ -28,14 +28,13 @@ from graphdoctor.views.report import report_view
 from graphdoctor.views.survey import survey_view
 from graphdoctor.views.survey_comparison import survey_comparison_view
 from tests.each import for_each
-from tests.factories import recording, with_facts
+from tests.factories import diagnosed, recording, with_facts
 from tests.studies.bench.reports import mobilenet, swept, troubled
 from tests.studies.cure.reports import cured
 from tests.studies.export.reports import blocked
 from tests.studies.profile.reports import trained
 from tests.studies.survey.comparisons import changed
 from tests.views.check_reports import failed_report
-from tests.views.html.made import diagnosed
 from tests.views.outputs import on_terminal
 from tests.views.test_comparison import both
 from tests.views.test_fixes import every_verdict, treated

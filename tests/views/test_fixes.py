@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.counts import Counts
@@ -16,13 +13,10 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.fixes import LeftFinding, PairedTime, Treatment, TriedFix
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Comparison, Difference
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.fixes import fixes_view, outcome
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
-from graphdoctor.views.terminal import write_view
 from tests.each import for_each
-from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
+from tests.factories import LOOP, PRINT, compiled, diagnosed, entry, frame, graph, record, recording
 from tests.views.outputs import on_terminal
 
 BEFORE = Counts(break_sites=3, skipped_frames=1, graphs=2, compiles=2, recompiles=1, frames_over_limit=0, coverage=0.62)
@@ -55,7 +49,7 @@ def facts(*lines: int) -> Recording:
 
 
 def findings(known: Recording) -> dict[int, Any]:
-    found = diagnose(known, RULES, root=Path("/project"), version="0").findings
+    found = diagnosed(known).findings
     return {finding.location.line: finding for finding in found}
 
 
@@ -78,8 +72,7 @@ def times(backend: str, before_us: float, ratio: float) -> PairedTime:
 
 
 def treated(known: Recording, treatment: Treatment | None) -> Diagnosis:
-    facts_known = known.replace(treatment=treatment)
-    return diagnose(facts_known, RULES, root=Path("/project"), version="0")
+    return diagnosed(known, treatment=treatment)
 
 
 def rendered(known: Recording, treatment: Treatment | None = None, *, width: int = 80, is_verbose: bool = False) -> str:
@@ -177,7 +170,7 @@ def test_a_break_and_the_function_that_it_makes_torch_skip(snapshot: SnapshotAss
         breaks=(record(entry(14), effect="frame_skipped", chain=(PRINT, LOOP)),),
         compiles=(compiled(outcome="skipped"),), graphs=(),
     )  # fmt: skip
-    diagnosis = diagnose(known, RULES, root=Path("/project"), version="0")
+    diagnosis = diagnosed(known)
     first, second = sorted(diagnosis.findings, key=lambda finding: finding.code)
     fixes = (tried(known, 14, verdict="verified", diff=GUARD, is_applied=True, fingerprint=first.fingerprint),)
     treatment = Treatment(
@@ -207,11 +200,9 @@ def test_markdown_without_trials_and_with_too_many() -> None:
 
 def test_nobody_is_told_how_to_write_what_is_being_written() -> None:
     known, treatment = peeled()
-    diagnosis = diagnose(known.replace(treatment=treatment), RULES, root=Path("/project"), version="0")
-    buffer = StringIO()
-    write_view(fixes_view(diagnosis, is_written=True), Console(file=buffer, width=200, color_system=None))
-    assert "--apply" not in buffer.getvalue()
-    assert buffer.getvalue().splitlines()[-1] == outcome(treatment, diagnosis.recording.target)
+    shown = on_terminal(fixes_view(treated(known, treatment), is_written=True), width=200)
+    assert "--apply" not in shown
+    assert shown.splitlines()[-1] == outcome(treatment, known.target)
 
 
 SETTING = "torch._dynamo.config.nested_graph_breaks = True"

@@ -18,15 +18,15 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import Budget
 from graphdoctor.facts.result import ProfileResult, Result
 from graphdoctor.fixes.lint import lint_files
-from graphdoctor.rules.catalog import ALL_RULES, RULES
+from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.rules.diagnosis.comparison import compare
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies import documents
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views import formats
 from graphdoctor.views.formats import Document, Format, RenderOptions
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
+from tests.factories import diagnosed
 from tests.studies.bench.reports import attention
 from tests.studies.cure.reports import cured
 from tests.studies.export.reports import blocked
@@ -49,7 +49,7 @@ EVERY_FORMAT = [(document, each) for document in DOCUMENTS.values() for each in 
 def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """An example of each document, by the name of its constant."""
     recording = read_recording(RECORDING, guards=True, picture=True)
-    diagnosis = diagnose(recording, RULES, root=OPTIONS.root, version="0")
+    diagnosis = diagnosed(recording)
     result = Result(diagnosis, recording.picture)
     folder = tmp_path_factory.mktemp("linted")
     program = folder / "model.py"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.guards import VARIES, guards_view, parts_of, walk
-from tests import factories
 from tests.each import for_each
+from tests.factories import compiled, diagnosed
 from tests.views.outputs import on_terminal
 
 
@@ -57,9 +53,7 @@ LAYERS = guard_set(
 
 def shown(found: GuardSet, width: int, *, is_verbose: bool = False, **values: object) -> str:
     guards = Guards(sets=(found,), **values)
-    recording = factories.recording().replace(guards=guards)
-    view = guards_view(diagnose(recording, RULES, root=Path("/project"), version="0"))
-    return on_terminal(view, width=width, is_verbose=is_verbose)
+    return on_terminal(guards_view(diagnosed(guards=guards)), width=width, is_verbose=is_verbose)
 
 
 def test_equal_modules_are_folded_with_a_count() -> None:
@@ -109,9 +103,7 @@ def test_a_share_is_of_the_call_as_it_happens_or_at_least_so_much_and_what_is_un
 
 def test_of_one_function_the_costliest_compile_is_shown() -> None:
     again = LAYERS.replace(compile_id="0/1", share=0.2)
-    frames = factories.recording(compiles=(factories.compiled(), factories.compiled("0/1")))
-    guards = Guards(sets=(LAYERS, again))
-    diagnosis = diagnose(frames.replace(guards=guards), RULES, root=Path("/project"), version="0")
+    diagnosis = diagnosed(compiles=(compiled(), compiled("0/1")), guards=Guards(sets=(LAYERS, again)))
     text = on_terminal(guards_view(diagnosis), width=100)
     assert "0/1 Net.forward" in text
     assert "0/0 Net.forward" not in text

@@ -20,12 +20,10 @@ from graphdoctor.facts.evidence import (
     TritonKernel,
 )
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.log_words import log_rows
 from graphdoctor.views.parts import Rows, View
 from tests.conftest import REPOSITORY, RunCli
-from tests.factories import recording
+from tests.factories import diagnosed
 from tests.views.outputs import on_terminal
 
 RECORDINGS = REPOSITORY / "tests" / "recordings" / "2.13.0"
@@ -71,8 +69,7 @@ EVERYTHING = LogEvidence(
 
 
 def test_all_that_a_log_has_is_counted_and_there_by_compile(snapshot: SnapshotAssertion) -> None:
-    found = recording().replace(evidence=EVERYTHING)
-    rows = Rows(tuple(log_rows(diagnose(found, RULES, root=Path("/project"), version="0"))))
+    rows = Rows(tuple(log_rows(diagnosed(evidence=EVERYTHING))))
     view = View(("log",), "log", (rows,))
     assert on_terminal(view, width=120, is_verbose=True) == snapshot
 

@@ -11,8 +11,7 @@ from graphdoctor.facts.fixes import ColdCompile, LeftFinding, PairedTime, Treatm
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.views.fixes import outcome, treatment_parts
 from graphdoctor.views.parts import statements
-from tests.factories import recording
-from tests.views.html.made import diagnosed
+from tests.factories import diagnosed, recording
 
 BEFORE = Counts(
     break_sites=3, skipped_frames=0, graphs=27, compiles=30, recompiles=17, frames_over_limit=0, coverage=0.5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +9,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Remedy, TrialResult, UntriedChange, WhatIf
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.recompiles import recompiles_view
-from tests.factories import change, compiled, entry, frame, recompiled, recording
+from tests.factories import change, compiled, diagnosed, entry, frame, recompiled, recording
 from tests.views.outputs import on_terminal
 
 STEP = change("value", "mode", "'a'", "'b'", source="L['mode']")
@@ -28,8 +25,7 @@ MARK = Remedy(
 
 
 def rendered(facts: Recording, width: int = 80, *, is_verbose: bool = False) -> str:
-    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0")
-    return on_terminal(recompiles_view(diagnosis), width=width, is_verbose=is_verbose).rstrip("\n")
+    return on_terminal(recompiles_view(diagnosed(facts)), width=width, is_verbose=is_verbose).rstrip("\n")
 
 
 def changing() -> Recording:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
@@ -18,11 +16,9 @@ from graphdoctor.facts.stages import (
     StageKernel,
     StageReport,
 )
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.parts import View
 from graphdoctor.views.stages import stage_parts
-from tests import factories
+from tests.factories import diagnosed, recording
 from tests.views.outputs import on_terminal
 
 NORM = LinePlace(file="model.py", line=11)
@@ -135,11 +131,9 @@ def view_of(*graphs: GraphStages, backend: str = "inductor") -> View:
             is_parameter=True,
         ),
     )
-    facts = factories.recording().replace(graphs=(Graph(compile_id="0/0", index=0, op_count=2, inputs=inputs),))
-    target = facts.target.replace(compile_arguments={"backend": backend})
-    diagnosis = diagnose(facts.replace(target=target), RULES, root=Path("/project"), version="0")
-    diagnosis = diagnosis.replace(stages=graphs)
-    return View(("model.py",), "stages", tuple(stage_parts(diagnosis)))
+    target = recording().target.replace(compile_arguments={"backend": backend})
+    diagnosis = diagnosed(target=target, graphs=(Graph(compile_id="0/0", index=0, op_count=2, inputs=inputs),))
+    return View(("model.py",), "stages", tuple(stage_parts(diagnosis.replace(stages=graphs))))
 
 
 def rendered(*graphs: GraphStages, width: int = 80, backend: str = "inductor", is_verbose: bool = False) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from graphdoctor.facts.diagnosis import Cost, Effects, Finding, Location
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.kernels import KernelShare
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies.bench.reasons import MOST, reasons
-from tests import factories
+from tests.factories import diagnosed
 
 KERNELS = KernelShare(call_us=1000.0, library_us=900.0, generated_us=20.0, copy_us=0.0, launches=4, region_runs=1)
 
@@ -24,9 +21,7 @@ def finding(code: str, *, call_us: float | None = None, **values: Any) -> Findin
 
 
 def ordered(*findings: Finding, guards: Guards | None = None) -> list[str]:
-    facts = factories.recording().replace(guards=guards)
-    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0").replace(findings=findings)
-    return [found.code for found in reasons(diagnosis, KERNELS)]
+    return [found.code for found in reasons(diagnosed(guards=guards).replace(findings=findings), KERNELS)]
 
 
 def test_what_takes_most_of_a_call_comes_first() -> None:

@@ -14,8 +14,6 @@ from graphdoctor.facts.reading import json_of, plain, read_fact
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Environment, Recording
 from graphdoctor.facts.run import CallPhase, Phase, ProbeExit
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies.bundle.redact import public
 from graphdoctor.studies.bundle.redact.break_words import BreakWords
 from graphdoctor.studies.bundle.redact.public import Public
@@ -25,6 +23,7 @@ from graphdoctor.trace.guards.state import STATE_NAMES
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
+from tests.factories import diagnosed
 from tests.studies.bundle.filled import filled
 
 RECORDINGS = RECORDED_LOGS
@@ -188,8 +187,7 @@ def test_a_hint_keeps_its_code_and_what_its_words_need_and_nothing_of_the_progra
     meta = redaction().meta({"exit": ended})["exit"]
     assert (meta["hint_code"], meta["hint_values"], meta["error_type"]) == ("timeout", kept, "name1.name2")
     before = read_recording(RECORDINGS / "2.13.0" / "item")
-    before = before.replace(exit=ProbeExit(status=1, **ended))
-    diagnosis = diagnose(before, RULES, root=Path("/"), version="0")
+    diagnosis = diagnosed(before, root=Path("/"), exit=ProbeExit(status=1, **ended))
     assert redaction().redacted(diagnosis).recording.exit.hint_values == kept
 
 
@@ -206,7 +204,7 @@ def test_a_redacted_log_has_the_counts_of_the_log_and_no_damage(log):
     ((_, content),) = Redaction(before.environment, Path("/")).files([(f"recording/trace/{log.name}", log)], [])
     after = _read(content)
     assert not [gap for gap in after.gaps if gap.code == "GD902"]
-    old, new = (diagnose(found, RULES, root=Path("/"), version="0") for found in (before, after))
+    old, new = (diagnosed(found, root=Path("/")) for found in (before, after))
     assert new.summary == old.summary
     assert [(found.torch_id, found.location.line) for found in new.findings if found.torch_id] == [
         (found.torch_id, found.location.line) for found in old.findings if found.torch_id
@@ -216,7 +214,7 @@ def test_a_redacted_log_has_the_counts_of_the_log_and_no_damage(log):
 
 def test_a_redacted_diagnosis_has_the_findings_of_the_diagnosis():
     recording = read_recording(RECORDINGS / "2.13.0" / "item", guards=True)
-    before = diagnose(recording, RULES, root=Path("/"), version="0.1.0")
+    before = diagnosed(recording, root=Path("/"))
     after = Redaction(recording.environment, Path("/")).redacted(before)
     assert [found.code for found in after.findings] == [found.code for found in before.findings]
     assert after.summary == before.summary
@@ -225,12 +223,9 @@ def test_a_redacted_diagnosis_has_the_findings_of_the_diagnosis():
 
 def test_what_else_a_log_has_keeps_ids_kinds_and_symbols():
     recording = read_recording(RECORDINGS / "2.13.0" / "lowered_sizes.bare")
-    before = diagnose(recording, RULES, root=Path("/"), version="0.1.0").recording.evidence
-    after = (
-        Redaction(recording.environment, Path("/"))
-        .redacted(diagnose(recording, RULES, root=Path("/"), version="0.1.0"))
-        .recording.evidence
-    )
+    known = diagnosed(recording, root=Path("/"))
+    before = known.recording.evidence
+    after = Redaction(recording.environment, Path("/")).redacted(known).recording.evidence
     assert after.records == before.records
     assert [(found.compile_id, found.cache, found.state) for found in after.cache_answers] == [
         (found.compile_id, found.cache, found.state) for found in before.cache_answers
@@ -326,7 +321,7 @@ def test_a_reader_keeps_what_is_public_and_nothing_else(reader, value, told):
 )
 def test_a_change_keeps_sizes_dtypes_and_modes(kind, old, new, told):
     recording = read_recording(RECORDINGS / "2.13.0" / "item")
-    diagnosis = diagnose(recording, RULES, root=Path("/"), version="0")
+    diagnosis = diagnosed(recording, root=Path("/"))
     change = GuardChange(kind=kind, expression="x", old=old, new=new)
     (finding, *_) = diagnosis.findings
     marked = diagnosis.replace(findings=(finding.replace(changes=(change,)),))

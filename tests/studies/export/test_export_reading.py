@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.facts.recording import Environment
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.breaks import export_words
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.exported import with_export
-from tests.factories import recording
+from tests.factories import diagnosed, recording
 
 ADVICE = (
     "\n\nThe error above occurred when calling torch.export.export. If you would like to view some more information "
@@ -53,7 +51,7 @@ def finding_of(tmp_path, *args, **more):
     environment = Environment(torch_root="/torch")
     found = with_export(recording(), Events([event(*args, **more)]), environment)
     assert found.export is not None
-    (finding,) = diagnose(found, RULES, root=tmp_path, version="0").findings
+    (finding,) = diagnosed(found, root=tmp_path).findings
     return finding, found
 
 

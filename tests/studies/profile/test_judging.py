@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +11,11 @@ from graphdoctor.facts.bench import CallTimes
 from graphdoctor.facts.kernels import CudaGraphs, Float32Precision, KernelShare
 from graphdoctor.facts.profile import ProfiledKernel, ProfiledLine, ProfileReport, Regime, TimePart
 from graphdoctor.facts.profiled import Calibration
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies.profile.regime import regime_of
 from graphdoctor.studies.profile.roofline import judged, with_bounds
 from tests import factories
 from tests.each import for_each
+from tests.factories import diagnosed
 from tests.studies.profile import facts
 from tests.studies.profile.reports import kernel, profiled
 
@@ -112,7 +110,7 @@ def call(times: tuple[float, ...] = (1000.0,), **more: Any) -> ProfileReport:
 
 def regime(report: ProfileReport, share: KernelShare | None = None, **known: Any) -> Regime:
     recording = factories.recording().replace(**({"kernels": share, "profiled": facts.profiled([])} | known))
-    found = regime_of(report, recording, diagnose(recording, RULES, root=Path("/project"), version="0"))
+    found = regime_of(report, recording, diagnosed(recording))
     assert found is not None
     return found
 

@@ -13,8 +13,6 @@ from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.result import ProfileResult
 from graphdoctor.probe.wire import TRACE_FOLDER
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies.profile.report import profile_report
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.logs import find_logs
@@ -24,6 +22,7 @@ from graphdoctor.views.formats import PROFILE, RenderOptions
 from graphdoctor.views.html.kernel_code import codes_of
 from graphdoctor.views.profile_words import kernel_name
 from tests.conftest import clean_environment, run_script
+from tests.factories import diagnosed
 from tests.probe.test_wire import recorded_in
 from tests.recorded import recorded as record_program
 
@@ -114,7 +113,7 @@ def recorded(folder: Path) -> Recording:
 
 @pytest.fixture(scope="module")
 def report(recorded: Recording, folder: Path) -> ProfileReport:
-    return profile_report(recorded, diagnose(recorded, RULES, root=folder, version="0"), version="0")
+    return profile_report(recorded, diagnosed(recorded, root=folder), version="0")
 
 
 def torch_version(report: ProfileReport) -> tuple[int, ...]:
@@ -217,7 +216,7 @@ def test_each_line_that_computes_has_time_in_both_passes(report: ProfileReport) 
 def test_the_page_has_the_text_of_each_line_and_the_code_of_each_kernel(folder: Path) -> None:
     recorded = read_recording(folder / "recording", picture=True)
     assert recorded.picture is not None
-    shown = profile_report(recorded, diagnose(recorded, RULES, root=folder, version="0"), version="0")
+    shown = profile_report(recorded, diagnosed(recorded, root=folder), version="0")
     texts = dict(enumerate(PROGRAM.splitlines(), start=1))
     assert {line.line: line.text for line in shown.lines} == {number: texts[number].strip() for number in LINES}
     codes = codes_of(shown.kernels, recorded.picture.generated)

@@ -23,10 +23,8 @@ from graphdoctor.facts.picture import (
 )
 from graphdoctor.facts.recording import Call, CallError, Compile, Environment, GraphInput, Recording
 from graphdoctor.facts.result import Result
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.formats import DIAGNOSIS, RenderOptions
-from tests.factories import FILE, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
+from tests.factories import FILE, PRINT, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
 from tests.studies.bundle.filled import filled
 
 ROOT = Path("/project")
@@ -74,10 +72,6 @@ def written(folder: Path, facts: Recording | Diagnosis, shown: Picture, **option
 
 def render_page(diagnosis: Diagnosis, picture: Picture | None, *, root: Path, has_source: bool = True) -> str:
     return str(DIAGNOSIS.named("html").render(Result(diagnosis, picture), RenderOptions(root, has_source=has_source)))
-
-
-def diagnosed(facts: Recording) -> Diagnosis:
-    return diagnose(facts, RULES, root=ROOT, version="0")
 
 
 def node(name: str, *inputs: str, target: str = "aten.sin.default", **facts: Any) -> StageNode:

@@ -13,8 +13,7 @@ from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.html.document import render_view_page
 from tests.conftest import RECORDED_LOGS
-from tests.factories import LOOP, entry, record, recording
-from tests.views.html.made import diagnosed
+from tests.factories import LOOP, diagnosed, entry, record, recording
 
 pytestmark = pytest.mark.slow
 

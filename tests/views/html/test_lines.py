@@ -14,13 +14,11 @@ from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.picture import Picture, SourceText, StageGraph, StageNode
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.html.lines import Line, annotate
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
-from tests.factories import FILE, LOOP, PRINT, change, compiled, entry, frame, recompiled, record, recording
+from tests.factories import FILE, LOOP, PRINT, change, compiled, diagnosed, entry, frame, recompiled, record
 from tests.views.html.made import render_page
 from tests.views.html.test_statements import ranges
 
@@ -57,10 +55,6 @@ def captured(*lines: int, compile_id: str = "0/0", index: int | None = 0, file: 
 
 def picture(*graphs: StageGraph, text: str | None = TEXT, more: tuple[SourceText, ...] = ()) -> Picture:
     return Picture(files=(SourceText(file=FILE, text=text), *more), graphs=graphs)
-
-
-def diagnosed(**facts) -> Diagnosis:
-    return diagnose(recording(**facts), RULES, root=ROOT, version="0")
 
 
 def breaks(*stack: StackEntry, **facts: Any) -> dict[str, Any]:
@@ -108,24 +102,20 @@ def in_package(text: str, *lines: int) -> tuple[Diagnosis, Picture]:
 
 
 def guarded(*runs_and_us: tuple[int | None, float | None]) -> Diagnosis:
-    facts = recording(compiles=(compiled(), compiled("0/1"))).replace(guards=guards(*runs_and_us))
-    return diagnose(facts, RULES, root=ROOT, version="0")
+    return diagnosed(compiles=(compiled(), compiled("0/1")), guards=guards(*runs_and_us))
 
 
 def called() -> Diagnosis:
     """A frame that is reached from a file without text, which calls torch.compile."""
     main = entry(8, "net(x)", file="/project/main.py", function="<module>", qualname=None, indent=0)
     call = CompileCall(file="/project/main.py", line=7, function="<module>", compiled="Net")
-    facts = recording(compiles=(compiled(stack=(main, entry(10, "def forward(self, x):"))),))
-    return diagnose(facts.replace(compile_calls=(call,)), RULES, root=ROOT, version="0")
+    entered = compiled(stack=(main, entry(10, "def forward(self, x):")))
+    return diagnosed(compiles=(entered,), compile_calls=(call,))
 
 
 FRAMES = diagnosed(
     compiles=(compiled(), compiled("1/0", outcome="skipped")), frames=(frame(line=10), frame(1, resumes_at=13))
 )
-IN_SCALED = entry(5, function="scaled", qualname="scaled")
-CALL = entry(14, "x = scaled(x)")
-SKIPPED = {"compiles": (compiled(outcome="skipped"),), "graphs": ()}
 DECORATED = TEXT.replace("    def forward", "    @torch.no_grad()\n    def forward")
 OWNER: dict[str, Any] = {"file": PACKAGE, "origin": "third_party", "package": "library"}
 LONG = "class A:\n    limit = 1\n\n    def g(self):\n        x = 1\n        return x\n" + functions(100)
@@ -255,9 +245,7 @@ def _line(line: Line, codes: dict[str, str], *, is_whole: bool) -> str:
 
 
 def test_the_page_marks_every_hidden_line_those_below_the_last_shown_too():
-    text = "class A:\n    limit = 1\n\n    def g(self):\n        x = 1\n        return x\n" + functions(100)
-    shown = picture(captured(11), captured(5, 98, file=PACKAGE), more=(package(text),))
-    page = render_page(diagnosed(), shown, root=ROOT)
+    page = render_page(*in_package(LONG, 5, 98), root=ROOT)
     assert re.findall(r'class="skipped"><td></td><td></td><td>(\d+) hidden lines', page) == ["2", "90", "407"]
     assert "499 hidden lines" in page
 
@@ -274,7 +262,7 @@ def test_a_file_of_the_users_is_shown_whole_up_to_a_limit(count, shown):
 
 def test_a_log_of_others_shows_the_lines_that_torch_named():
     facts = read_recording(RECORDINGS / "2.13.0" / "break_in_try.bare", picture=True)
-    diagnosis = diagnose(facts, RULES, root=Path("/home/user/demo"), version="0")
+    diagnosis = diagnosed(facts, root=Path("/home/user/demo"))
     files = annotate(diagnosis, facts.picture, Path("/home/user/demo"))
     assert all(file.is_source_missing for file in files)
     file = files[0]

@@ -13,19 +13,17 @@ from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import GraphInput
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.report import figures
 from graphdoctor.views.words import inputs_text
-from tests.factories import FULL_COVERAGE, graph, recording, with_facts
-from tests.views.html.made import diagnosed, written
+from tests.factories import FULL_COVERAGE, diagnosed, graph, recording
+from tests.views.html.made import written
 from tests.views.test_fixes import peeled
 
 
 @pytest.mark.slow
 def test_the_page_is_in_the_order_in_which_it_is_read(visit, reported, tmp_path):
     known, treatment = peeled()
-    shown = diagnose(known.replace(treatment=treatment), RULES, root=Path("/project"), version="0")
+    shown = diagnosed(known, treatment=treatment)
     top = "one => one.getBoundingClientRect().top"
     page = visit(written(tmp_path, shown, Picture()))
     tops = [page.locator(name).first.evaluate(top) for name in (".sentence", "#findings", "#together")]
@@ -84,8 +82,7 @@ def test_inputs_of_one_shape_are_named_together() -> None:
         tensor("z", 3),
         tensor("w", 8, is_parameter=True),
     )
-    facts = recording(graphs=(graph().replace(inputs=inputs),))
-    (found,) = diagnosed(facts).recording.graphs
+    (found,) = diagnosed(graphs=(graph().replace(inputs=inputs),)).recording.graphs
     assert inputs_text(found) == "x, y f32[s0, 8]; n (dynamic); z f32[3]; 1 parameter"
 
 
@@ -99,12 +96,10 @@ def test_a_run_that_ended_early_does_not_say_that_nothing_is_to_do(tmp_path: Pat
 
 
 def test_a_clean_run_says_what_is_good_and_what_it_costs(tmp_path: Path) -> None:
-    facts = recording()
-    clean = diagnosed(facts)
     guards = Guards(
         sets=(GuardSet(compile_id="0/0", nodes=(), kinds={}, guard_count=3),), share=0.04, searches_us=4, call_us=100
     )
-    page = written(tmp_path, with_facts(clean, guards=guards), Picture()).read_text()
+    page = written(tmp_path, diagnosed(guards=guards), Picture()).read_text()
     section = page[page.index('id="what-to-do"') : page.index('id="source"')]
     text = " ".join(re.sub(r"<[^>]*>", "", section).split())
     assert "Nothing: all 4 tensor operations of a call run compiled" in text
@@ -123,8 +118,7 @@ def test_a_scripts_calls_are_counted_with_those_that_were_watched(tmp_path) -> N
         timed_calls=8,
     )
     watch = CallWatch(functions=(function, function.replace(line=9, file="b.py")), cost_s=0.3)
-    facts = recording(calls=()).replace(watch=watch)
-    shown = diagnose(facts, RULES, root=Path("/project"), version="0")
+    shown = diagnosed(calls=(), watch=watch)
     told = {one.label: (one.value, one.note) for one in figures(shown)}
     assert told["calls"] == ("8,000", "24 watched")
     assert told["steady call"] == ("840 µs", "2 functions")

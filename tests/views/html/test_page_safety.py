@@ -13,8 +13,9 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.reading import json_of, read_fact
 from graphdoctor.views.html.sourceless import without_source
 from tests.conftest import RECORDED_LOGS
+from tests.factories import diagnosed
 from tests.views.html.conftest import PROGRAM, SECRET
-from tests.views.html.made import HOSTILE, ROOT, diagnosed, hostile, render_page, written
+from tests.views.html.made import HOSTILE, ROOT, hostile, render_page, written
 
 BLOB = re.compile(r'<script type="application/octet-stream" id="data-\w+">(.*?)</script>', re.DOTALL)
 
