@@ -104,6 +104,16 @@ def assert_accessible(page: Page, name: object = None) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
 
 
+def load_everything(page: Page) -> None:
+    """Go to each part that is drawn when it is seen, and open all that can be opened."""
+    for box in page.locator("#lanes, #guard-tree, #graph-view, #phases").all():
+        box.scroll_into_view_if_needed()
+        expect(box.locator("button, select, canvas").first).to_be_attached()
+    while page.locator("details:not([open])").count():
+        page.evaluate("for (const found of document.querySelectorAll('details')) found.open = true")
+        page.evaluate("new Promise(requestAnimationFrame)")
+
+
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium, or the one that CHROMIUM names."""

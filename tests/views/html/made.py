@@ -23,9 +23,10 @@ from graphdoctor.facts.picture import (
 )
 from graphdoctor.facts.recording import Call, CallError, Compile, Environment, GraphInput, Recording
 from graphdoctor.facts.result import Result
-from graphdoctor.views.formats import DIAGNOSIS, RenderOptions
+from graphdoctor.views.formats import DIAGNOSIS
 from tests.factories import FILE, PRINT, change, compiled, diagnosed, entry, frame, graph, recompiled, record, recording
 from tests.studies.bundle.filled import filled
+from tests.views.outputs import in_file, page_of
 
 ROOT = Path("/project")
 TEXT = """\
@@ -65,13 +66,11 @@ EDIT = """\
 def written(folder: Path, facts: Recording | Diagnosis, shown: Picture, **options: Any) -> Path:
     """The page of a recording or of what is said of it, in a file."""
     diagnosis = diagnosed(facts) if isinstance(facts, Recording) else facts
-    page = folder / "report.html"
-    page.write_text(render_page(diagnosis, shown, root=ROOT, **options), encoding="utf-8")
-    return page
+    return in_file(folder, render_page(diagnosis, shown, root=ROOT, **options))
 
 
 def render_page(diagnosis: Diagnosis, picture: Picture | None, *, root: Path, has_source: bool = True) -> str:
-    return str(DIAGNOSIS.named("html").render(Result(diagnosis, picture), RenderOptions(root, has_source=has_source)))
+    return page_of(DIAGNOSIS, Result(diagnosis, picture), root=root, has_source=has_source)
 
 
 def node(name: str, *inputs: str, target: str = "aten.sin.default", **facts: Any) -> StageNode:

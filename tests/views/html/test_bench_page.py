@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import re
-from pathlib import Path
 
 import pytest
 
 from graphdoctor.facts.bench import EAGER, BenchReport
-from graphdoctor.views.formats import BENCH, RenderOptions
+from graphdoctor.views.formats import BENCH
 from tests.studies.bench.reports import attention, calls, eager, ended, mobilenet, report, swept, troubled, variant
 from tests.views.hostile import spoiled
-
-
-def render_bench_page(shown: BenchReport, *, has_source: bool = True) -> str:
-    page = BENCH.named("html").render(shown, RenderOptions(root=Path(), has_source=has_source))
-    assert isinstance(page, str)
-    return page
+from tests.views.outputs import page_of, section_of, text_of
 
 
 def everything() -> BenchReport:
@@ -31,27 +24,23 @@ def everything() -> BenchReport:
     return shown.replace(sweep=shown.sweep.replace(points=points), gaps=troubled().gaps)
 
 
-def text_of(page: str) -> str:
-    return html.unescape(re.sub(r"<[^>]*>", "", page.partition("<main")[2]))
-
-
 def dots(page: str) -> int:
     return page.partition('id="payoff"')[2].count('class="dot')
 
 
 def test_each_crossing_is_marked_and_said():
-    page = render_bench_page(mobilenet())
+    page = page_of(BENCH, mobilenet())
     assert dots(page) == 6
-    text = " ".join(text_of(page).split())
+    text = text_of(page)
     assert "compiled from nothing, 33.1 s: meets eager after 10,000 calls, 53 seconds of calling" in text
     assert "after a restart, 8.28 s: meets eager after 2,500 calls" in text
     assert "Both axes are logarithmic" in text
     near = report(eager(), variant())
-    assert "Both axes are logarithmic" not in render_bench_page(near)
+    assert "Both axes are logarithmic" not in page_of(BENCH, near)
 
 
 def test_a_crossing_lies_on_the_line_of_eager_mode_and_of_its_variant():
-    page = render_bench_page(report(eager(1e6), variant(median_us=5e5, eager_us=1e6, cold_s=50.0)))
+    page = page_of(BENCH, report(eager(1e6), variant(median_us=5e5, eager_us=1e6, cold_s=50.0)))
     plot = page.partition('id="payoff"')[2]
     # 100 calls: 172.8 is the end of the axis, 186.6 that of time.
     (left, top), *_ = re.findall(r'class="dot hue0" style="left:([\d.]+)%;top:([\d.]+)%"', plot)
@@ -60,37 +49,37 @@ def test_a_crossing_lies_on_the_line_of_eager_mode_and_of_its_variant():
 
 
 def test_a_variant_that_never_meets_eager_has_no_crossing():
-    page = render_bench_page(attention())
+    page = page_of(BENCH, attention())
     assert dots(page) == 0
     assert "never meets eager" in page
 
 
 def test_with_many_variants_only_the_best_has_a_line_for_a_restart():
     shown = report(eager(), *(variant(f"v{number}", 3000.0 - number) for number in range(4)), best="v3")
-    assert re.findall(r'class="curve (\w+) dashed"', render_bench_page(shown)) == ["hue3"]
-    assert render_bench_page(shown).count("<br>after a restart") == 4
+    assert re.findall(r'class="curve (\w+) dashed"', page_of(BENCH, shown)) == ["hue3"]
+    assert page_of(BENCH, shown).count("<br>after a restart") == 4
 
 
 def test_a_wrong_variant_has_a_bar_of_its_own_kind_and_no_line():
-    page = render_bench_page(troubled())
+    page = page_of(BENCH, troubled())
     assert '<rect class="wrong"' in page
     assert "wrong results" in page
     assert "curve hue2" not in page
 
 
 def test_the_page_shows_where_the_time_of_a_call_goes():
-    page = render_bench_page(mobilenet())
-    section = page.partition('id="kernels"')[2].partition("</section>")[0]
+    page = page_of(BENCH, mobilenet())
+    section = section_of(page, "kernels")
     assert '<span class="library" style="width:58.172%"></span>' in section
     assert "library kernels 2.10 ms (58%)" in section
     assert "triton_poi_fused_add_relu_0" in section
-    assert 'id="kernels"' not in render_bench_page(attention())
+    assert 'id="kernels"' not in page_of(BENCH, attention())
 
 
 def test_a_sweep_marks_the_sizes_that_failed():
-    page = render_bench_page(swept())
+    page = page_of(BENCH, swept())
     assert ">128 failed</span>" in page
-    assert page.partition('id="sizes"')[2].partition("</section>")[0].count('class="dot') == 6
+    assert section_of(page, "sizes").count('class="dot') == 6
 
 
 def test_drawings_survive_odd_numbers():
@@ -103,17 +92,17 @@ def test_drawings_survive_odd_numbers():
         report(eager(call_us=calls(0.0)), variant()),
         *(spoiled(BenchReport, number) for number in range(4)),
     ):
-        assert "nan" not in text_of(render_bench_page(shown))
+        assert "nan" not in text_of(page_of(BENCH, shown))
 
 
 def test_without_source_no_line_is_in_the_page():
-    page = render_bench_page(attention(), has_source=False)
+    page = page_of(BENCH, attention(), has_source=False)
     assert "w = q @ k.mT / d" not in page
     assert "q, k, v" not in page
     assert "--no-source left out the lines of code." in page
 
 
 def test_a_page_is_small_and_loads_nothing():
-    page = render_bench_page(mobilenet())
+    page = page_of(BENCH, mobilenet())
     assert len(page.encode()) < 100_000
     assert not re.search(r"(?:src|href)=\"?https?:", page)

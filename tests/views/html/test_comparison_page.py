@@ -10,10 +10,10 @@ from playwright.sync_api import Page, expect
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.rules.diagnosis.comparison import compare
-from graphdoctor.views.comparison import comparison_view
-from graphdoctor.views.html.document import render_view_page
+from graphdoctor.views.formats import COMPARISON
 from tests.conftest import RECORDED_LOGS
 from tests.factories import LOOP, diagnosed, entry, record, recording
+from tests.views.outputs import in_file, page_of
 
 pytestmark = pytest.mark.slow
 
@@ -22,10 +22,8 @@ LOOPED = record(entry(20, "for y in x:"), effect="frame_skipped", chain=(LOOP,))
 HALF = Coverage(graph_ops=2, eager_ops=2, extra_calls=1, extra_compiles=0)
 
 
-def page_of(folder: Path, before: Diagnosis, after: Diagnosis) -> Path:
-    page = folder / "comparison.html"
-    page.write_text(render_view_page(comparison_view(compare(before, after, names=("old", "new")))), encoding="utf-8")
-    return page
+def compared(folder: Path, before: Diagnosis, after: Diagnosis) -> Path:
+    return in_file(folder, page_of(COMPARISON, compare(before, after, names=("old", "new"))))
 
 
 def numbers(page: Page) -> dict[str, list[str]]:
@@ -37,7 +35,7 @@ def test_what_is_new_gone_and_the_same_stands_in_its_section(visit, tmp_path):
     before = diagnosed(recording(breaks=(PRINTED, record(entry(30, "y = x.item()"))), coverage=HALF))
     after = diagnosed(recording(breaks=(record(entry(14)), LOOPED)))
     comparison = compare(before, after, names=("old", "new"))
-    page = visit(page_of(tmp_path, before, after))
+    page = visit(compared(tmp_path, before, after))
     assert (len(comparison.new), len(comparison.gone), len(comparison.same)) == (2, 1, 1)
     expect(page.locator("h1")).to_have_text("old → new")
     expect(page.locator(".sentence")).to_have_text("2 new findings, 1 gone, 1 in both.")
@@ -52,7 +50,7 @@ def test_what_is_new_gone_and_the_same_stands_in_its_section(visit, tmp_path):
 def test_the_numbers_are_those_of_both_runs_and_what_is_unknown_is_no_zero(visit, tmp_path):
     before = diagnosed(recording(breaks=(PRINTED,), coverage=HALF))
     after = diagnosed(recording(coverage=None))
-    shown = numbers(visit(page_of(tmp_path, before, after)))
+    shown = numbers(visit(compared(tmp_path, before, after)))
     assert shown["coverage"][:2] == ["50%", "unknown"]
     assert shown["break sites"] == ["1", "0", "-1"]
     assert shown["steady call"][:2] == ["unknown", "unknown"]
@@ -61,7 +59,7 @@ def test_the_numbers_are_those_of_both_runs_and_what_is_unknown_is_no_zero(visit
 def test_a_link_to_a_finding_leads_to_it_and_each_id_is_given_once(visit, tmp_path):
     before = diagnosed(recording())
     after = diagnosed(recording(breaks=(PRINTED, *(record(entry(30 + n, f"y{n} = x.item()")) for n in range(12)))))
-    file = page_of(tmp_path, before, after)
+    file = compared(tmp_path, before, after)
     last = after.findings[-1].fingerprint
     page = visit(file, f"#finding-{last}")
     expect(page.locator(f"#finding-{last}")).to_be_in_viewport()

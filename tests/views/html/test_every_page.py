@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from graphdoctor.facts.job import HangCandidate
+from graphdoctor.facts.result import ProfileResult
+from graphdoctor.studies.documents import JOB, SURVEY, SURVEY_COMPARISON
+from graphdoctor.views.formats import BENCH, PROFILE
 from tests.studies.survey.comparisons import changed
 from tests.studies.survey.reports import report
 from tests.views.html.conftest import NARROW, SCREENS, assert_accessible
 from tests.views.html.made import HOSTILE
 from tests.views.html.surveys import large
-from tests.views.html.test_bench_page import everything, render_bench_page
-from tests.views.html.test_job_page import long_job, render_job_page
-from tests.views.html.test_profile_page import PICTURE, ROOT, render_profile_page
+from tests.views.html.test_bench_page import everything
+from tests.views.html.test_job_page import long_job
+from tests.views.html.test_profile_page import PICTURE
 from tests.views.html.test_profile_page import everything as profiled
-from tests.views.html.test_survey_comparison_page import many, render_survey_comparison_page
-from tests.views.html.test_survey_page import render_survey_page
+from tests.views.html.test_survey_comparison_page import many
+from tests.views.outputs import in_file, page_of
 from tests.views.test_formats import DOCUMENTS, rendered
 from tests.views.test_job import two
 from tests.views.test_outside_text import MODELS, hostile_content
@@ -29,22 +31,22 @@ pytestmark = pytest.mark.slow
 
 HANG = HangCandidate(kind="absent", compile="0/0", function="step", waiting=(0,), missing=(1,))
 PAGES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
-    "bench": (lambda: render_bench_page(everything()), ("#variants .track", "#sizes .plot svg", "#payoff .end")),
+    "bench": (lambda: page_of(BENCH, everything()), ("#variants .track", "#sizes .plot svg", "#payoff .end")),
     "profile": (
-        lambda: render_profile_page(profiled(), PICTURE, root=ROOT),
+        lambda: page_of(PROFILE, ProfileResult(profiled(), PICTURE)),
         ("#lines .bars2", "#modules .flame", "#kernels table", "#code"),
     ),
     "survey": (
-        lambda: render_survey_page(report(), pages="files"),
+        lambda: page_of(SURVEY, report(), pages="files"),
         ("#row-table", "#row-t5-dynamic", "#row-t5-default td.page a", "#pareto .plot svg"),
     ),
-    "survey of many": (lambda: render_survey_page(large(20, 1)), ("#row-table",)),
-    "survey of odd names": (lambda: render_survey_page(SURVEYS["hostile"](), pages="files"), ("#row-table",)),
-    "survey of nothing": (lambda: render_survey_page(SURVEYS["nothing"]()), ("#verdict",)),
-    "surveys": (lambda: render_survey_comparison_page(changed()), ("#speed .track", "#new-failures")),
-    "many surveys": (lambda: render_survey_comparison_page(many(40)), ("#new-failures div[id^=piece-]",)),
-    "ranks": (lambda: render_job_page(two().replace(hangs=(HANG,))), ("#verdict",)),
-    "long ranks": (lambda: render_job_page(long_job(40)), ("#verdict",)),
+    "survey of many": (lambda: page_of(SURVEY, large(20, 1)), ("#row-table",)),
+    "survey of odd names": (lambda: page_of(SURVEY, SURVEYS["hostile"](), pages="files"), ("#row-table",)),
+    "survey of nothing": (lambda: page_of(SURVEY, SURVEYS["nothing"]()), ("#verdict",)),
+    "surveys": (lambda: page_of(SURVEY_COMPARISON, changed()), ("#speed .track", "#new-failures")),
+    "many surveys": (lambda: page_of(SURVEY_COMPARISON, many(40)), ("#new-failures div[id^=piece-]",)),
+    "ranks": (lambda: page_of(JOB, two().replace(hangs=(HANG,))), ("#verdict",)),
+    "long ranks": (lambda: page_of(JOB, long_job(40)), ("#verdict",)),
 }
 """Each with what is seen without scripts."""
 
@@ -59,7 +61,7 @@ def unfolded(page: Page) -> None:
 @SCREENS
 def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(visit, tmp_path, width, scheme):
     for name, (render, _) in PAGES.items():
-        file = written(tmp_path, name, render())
+        file = in_file(tmp_path, render(), name)
         page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
         unfolded(page)
         assert_accessible(page, name)
@@ -67,7 +69,7 @@ def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(visit, 
 
 def test_without_scripts_and_on_paper_there_is_all_but_what_needs_them(visit, tmp_path):
     for name, (render, places) in PAGES.items():
-        page = visit(written(tmp_path, name, render()), java_script_enabled=False, viewport=NARROW)
+        page = visit(in_file(tmp_path, render(), name), java_script_enabled=False, viewport=NARROW)
         for place in places:
             expect(page.locator(place).first).to_be_visible()
         assert page.locator("button:not([popovertarget]):visible, .needs-script:visible").count() == 0, name
@@ -80,14 +82,8 @@ def test_what_others_wrote_is_shown_as_text_and_never_run(visit, tmp_path):
     for name in (*MODELS, "PROFILE"):
         if "html" in DOCUMENTS[name].names:
             text = rendered(hostile_content(name, 1, HOSTILE), DOCUMENTS[name].named("html"))
-            page = visit(written(tmp_path, name, text), bypass_csp=True)
+            page = visit(in_file(tmp_path, text, name), bypass_csp=True)
             unfolded(page)
             assert page.locator("img, iframe, [onerror], [onload]").count() == 0, name
             assert page.evaluate("window.hacked === undefined"), name
             assert HOSTILE in page.locator("main").text_content(), name
-
-
-def written(folder: Path, name: str, page: str) -> Path:
-    file = folder / f"{name}.html"
-    file.write_text(page, encoding="utf-8")
-    return file

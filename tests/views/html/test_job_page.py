@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import html
-import re
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import expect
 
 from graphdoctor.facts.job import Job
-from graphdoctor.studies.ranks.view import job_view
-from graphdoctor.views.html.document import render_view_page
+from graphdoctor.studies.documents import JOB
 from graphdoctor.views.html.sourceless import without_source
 from tests.studies.ranks.reports import compiled, job, rank, uneven
+from tests.views.outputs import in_file, page_of, text_of
 from tests.views.test_job import two
 
-IN_BROWSER = pytest.mark.slow
 TWO_MIB = 2 * 2**20
-
-
-def render_job_page(made: Job) -> str:
-    return render_view_page(job_view(made))
-
-
-def texts(made: Job) -> str:
-    """The page as a person reads it, without markup."""
-    page = render_job_page(made)
-    body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
 def long_job(count: int) -> Job:
@@ -40,36 +24,29 @@ def long_job(count: int) -> Job:
 
 @pytest.mark.slow
 def test_all_ranks_of_a_thousand_and_thousands_of_compiles_stay_small_and_what_is_cut_is_said():
-    made = long_job(6000)
-    page = render_job_page(made)
+    page = page_of(JOB, long_job(6000))
     assert len(page.encode()) < TWO_MIB
-    text = texts(made)
+    text = text_of(page)
     assert "300 more compiles left out" in text
     assert "5,100 more compiles left out" in text.replace("5100", "5,100")
-    wide = job(*(rank(n, compiled(graph=str(n))) for n in range(1000)), recording="logs")
-    assert len(render_job_page(wide).encode()) < TWO_MIB
-    text = texts(wide)
+    page = page_of(JOB, job(*(rank(n, compiled(graph=str(n))) for n in range(1000)), recording="logs"))
+    assert len(page.encode()) < TWO_MIB
+    text = text_of(page)
     assert "400 more ranks left out" in text
     assert "996 more ranks 996 more values" in text
 
 
 def test_source_can_be_left_out():
-    assert "self.head" in texts(two())
-    assert "self.head" not in texts(without_source(two()))
+    assert "self.head" in text_of(page_of(JOB, two()))
+    assert "self.head" not in text_of(page_of(JOB, without_source(two())))
 
 
 # In a browser.
 
 
-def written(folder: Path, made: Job) -> Path:
-    page = folder / "job.html"
-    page.write_text(render_job_page(made), encoding="utf-8")
-    return page
-
-
-@IN_BROWSER
+@pytest.mark.slow
 def test_compiles_and_ranks_are_tables_that_sort_and_unfold(visit, tmp_path):
-    page = visit(written(tmp_path, uneven(64, others=range(3, 40))))
+    page = visit(in_file(tmp_path, page_of(JOB, uneven(64, others=range(3, 40)))))
     table = page.get_by_role("region", name="Compiles by rank")
     expect(table.get_by_role("columnheader")).to_have_text(["compile", "function", "ranks 0–2, 40–63", "ranks 3–39"])
     expect(table.get_by_role("row", name="1/0 loss")).to_contain_text("other sizes and guards")

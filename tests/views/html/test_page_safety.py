@@ -14,7 +14,7 @@ from graphdoctor.facts.reading import json_of, read_fact
 from graphdoctor.views.html.sourceless import without_source
 from tests.conftest import RECORDED_LOGS
 from tests.factories import diagnosed
-from tests.views.html.conftest import PROGRAM, SECRET
+from tests.views.html.conftest import PROGRAM, SECRET, load_everything
 from tests.views.html.made import HOSTILE, ROOT, hostile, render_page, written
 
 BLOB = re.compile(r'<script type="application/octet-stream" id="data-\w+">(.*?)</script>', re.DOTALL)
@@ -29,15 +29,6 @@ def decoded(page: str) -> str:
 # What a program holds.
 
 
-def open_everything(page: Page) -> None:
-    for name in ("#lanes", "#guard-tree", "#phases", "#graph-view"):
-        page.locator(name).scroll_into_view_if_needed()
-        expect(page.locator(name).locator("button, select").first).to_be_visible()
-    while page.locator("details:not([open])").count():
-        page.evaluate("for (const found of document.querySelectorAll('details')) found.open = true")
-        page.evaluate("new Promise(requestAnimationFrame)")
-
-
 def is_untouched(page: Page) -> bool:
     """Nothing ran, and no element is there that the page did not make."""
     foreign = page.locator("img, iframe, [onerror], [onload], svg:not(.canvas > svg), body * > script")
@@ -48,7 +39,7 @@ def is_untouched(page: Page) -> bool:
 @pytest.mark.parametrize("has_policy", [True, False], ids=["as it is", "without its policy"])
 def test_what_a_program_holds_is_shown_as_text_and_never_run(visit, tmp_path, has_policy):
     page = visit(written(tmp_path, *hostile()), bypass_csp=not has_policy)
-    open_everything(page)
+    load_everything(page)
     assert is_untouched(page)
     for section in ("findings", "source", "calls", "recompiles", "guards", "graphs", "time", "evidence"):
         assert HOSTILE in page.locator(f"#{section}").text_content(), section

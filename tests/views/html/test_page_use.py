@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -12,25 +11,12 @@ from playwright.sync_api import Locator, Page, expect
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.rules.diagnosis.comparison import compare
-from graphdoctor.views.comparison import comparison_view
-from graphdoctor.views.html.document import render_view_page
-from tests.views.html.conftest import NARROW, SCREENS, assert_accessible
-from tests.views.html.made import hostile, lowered, with_edits, written
+from graphdoctor.views.formats import COMPARISON
+from tests.views.html.conftest import SCREENS, assert_accessible, load_everything
+from tests.views.html.made import lowered, with_edits, written
+from tests.views.outputs import in_file, page_of
 
 pytestmark = pytest.mark.slow
-
-LAZY = ("#lanes", "#guard-tree", "#graph-view", "#phases")
-
-
-def load_everything(page: Page) -> None:
-    """Go to each part that is drawn when it is seen, and open all that can be opened."""
-    for name in LAZY:
-        for box in page.locator(name).all():
-            box.scroll_into_view_if_needed()
-            expect(box.locator("button, select, canvas").first).to_be_attached()
-    while page.locator("details:not([open])").count():
-        page.evaluate("for (const found of document.querySelectorAll('details')) found.open = true")
-        page.evaluate("new Promise(requestAnimationFrame)")
 
 
 def colour(page: Page, element: str = "body", what: str = "background-color") -> str:
@@ -168,29 +154,16 @@ def test_a_graph_is_read_with_the_keyboard(visit, tmp_path):
 # Read aloud, narrow, on paper.
 
 
-def comparison_page(folder: Path, before: Diagnosis, after: Diagnosis) -> Path:
-    page = folder / "comparison.html"
-    page.write_text(
-        render_view_page(comparison_view(compare(before, after, names=("before", "after")))), encoding="utf-8"
-    )
-    return page
-
-
 @SCREENS
 def test_axe_finds_no_serious_fault(visit, reported, tmp_path, width, scheme):
     edited, shown = with_edits()
-    compared = comparison_page(tmp_path, read_fact(Diagnosis, reported.document), edited)
-    for file in (reported.page, written(tmp_path, edited, shown), compared):
+    compared = compare(read_fact(Diagnosis, reported.document), edited, names=("before", "after"))
+    comparison = in_file(tmp_path, page_of(COMPARISON, compared), "comparison")
+    for file in (reported.page, written(tmp_path, edited, shown), comparison):
         # axe is a script of its own, which the page's policy would not let in.
         page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
         load_everything(page)
         assert_accessible(page, file.name)
-
-
-def test_a_narrow_screen_scrolls_in_one_direction_only(visit, tmp_path):
-    page = visit(written(tmp_path, *hostile()), viewport=NARROW)
-    load_everything(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
 
 
 def test_on_paper_there_is_the_text_and_nothing_to_click(visit, reported, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from pathlib import Path
 
@@ -12,32 +11,30 @@ from playwright.sync_api import expect
 from graphdoctor.facts.picture import Autotuned, GeneratedCode, Picture, SourceText
 from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.result import ProfileResult
-from graphdoctor.views.formats import PROFILE, RenderOptions
+from graphdoctor.views.formats import PROFILE
 from graphdoctor.views.html.kernel_code import codes_of
 from graphdoctor.views.html.profile import flame
 from tests.each import for_each
 from tests.studies.profile.reports import FILE, PACKAGE_FILE, kernel, profiled, trained
+from tests.views.outputs import in_file, page_of, section_of, text_of
 
 ROOT = Path("/project")
-MODEL = "\n".join(
-    [
-        "import torch",
-        "",
-        "# A comment that nobody needs here.",
-        "# And another one.",
-        "# And a third one.",
-        "# And a fourth one.",
-        "",
-        "",
-        "class Net(torch.nn.Module):",
-        "    def forward(self, x):",
-        "        # secret plan",
-        "        y = self.a(x)",
-        "        y = gelu(y)",
-        "        return y * 2",
-        "",
-    ]
-)
+MODEL = """\
+import torch
+
+# A comment that nobody needs here.
+# And another one.
+# And a third one.
+# And a fourth one.
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        # secret plan
+        y = self.a(x)
+        y = gelu(y)
+        return y * 2
+"""
 CODE = """# AOT ID: ['0_forward']
 triton_poi_fused_gelu_mul_0 = async_compile.triton('triton_poi_fused_gelu_mul_0', '''
 import triton
@@ -77,19 +74,6 @@ PICTURE = Picture(
 )
 
 
-def render_profile_page(shown: ProfileReport, picture: Picture | None, *, root: Path, has_source: bool = True) -> str:
-    options = RenderOptions(root=root, has_source=has_source)
-    page = PROFILE.named("html").render(ProfileResult(shown, picture), options)
-    assert isinstance(page, str)
-    return page
-
-
-def page_of(folder: Path, shown: ProfileReport, picture: Picture | None = PICTURE) -> Path:
-    page = folder / "profile.html"
-    page.write_text(render_profile_page(shown, picture, root=ROOT), encoding="utf-8")
-    return page
-
-
 def everything() -> ProfileReport:
     """Lines of two files, kernels of every kind, and all that stands below them."""
     first, second = profiled(), trained()
@@ -102,14 +86,10 @@ def everything() -> ProfileReport:
     )
 
 
-def text_of(page: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", page.partition("<main")[2])).split())
-
-
 @for_each("made", [profiled, trained])
 def test_the_answer_comes_first_and_every_line_and_kernel_is_there(made):
     shown = made()
-    text = text_of(render_profile_page(shown, None, root=ROOT))
+    text = text_of(page_of(PROFILE, ProfileResult(shown, None)).partition("<main")[2])
     assert shown.regime is not None
     assert text.index(shown.regime.text) < 100
     for line in shown.lines:
@@ -121,18 +101,18 @@ def test_the_answer_comes_first_and_every_line_and_kernel_is_there(made):
 
 
 def test_lines_without_time_are_folded_and_the_function_around_is_shown():
-    page = render_profile_page(profiled(), PICTURE, root=ROOT)
-    section = page.partition('id="lines"')[2].partition("</section>")[0]
+    page = page_of(PROFILE, ProfileResult(profiled(), PICTURE))
+    section = section_of(page, "lines")
     folded = "".join(re.findall(r'<tbody class="folded">(.*?)</tbody>', section, re.DOTALL))
     assert "And another one." in folded
     assert "secret plan" not in folded
     assert "8 folded lines" in section
-    assert text_of(f"<main{section}").index("class Net") < text_of(f"<main{section}").index("y = gelu(y)")
+    assert text_of(section).index("class Net") < text_of(section).index("y = gelu(y)")
 
 
 def test_of_a_package_only_lines_near_those_with_time_are_there_and_the_rest_is_counted():
     text = "\n".join(f"value_{number} = {number}" for number in range(1, 401))
-    page = render_profile_page(trained(), Picture(files=(SourceText(file=PACKAGE_FILE, text=text),)), root=ROOT)
+    page = page_of(PROFILE, ProfileResult(trained(), Picture(files=(SourceText(file=PACKAGE_FILE, text=text),))))
     assert "234 hidden lines" in page
     assert "143 hidden lines" in page
     assert 'id="f0-L235"' in page
@@ -145,14 +125,14 @@ def test_of_many_long_files_only_the_costliest_are_there_whole():
     names = [f"/project/file{number}.py" for number in range(5)]
     lines = tuple(line.replace(file=name, line=2, share=0.5 - 0.1 * at) for at, name in enumerate(names))
     files = tuple(SourceText(file=name, text=text) for name in names)
-    page = render_profile_page(trained().replace(lines=lines), Picture(files=files), root=ROOT)
+    page = page_of(PROFILE, ProfileResult(trained().replace(lines=lines), Picture(files=files)))
     assert page.count("4500 hidden lines") == 3
     assert 'id="f1-L4000"' in page
     assert 'id="f2-L2"' in page
 
 
 def test_a_page_without_source_has_none():
-    page = render_profile_page(profiled(), PICTURE, root=ROOT, has_source=False)
+    page = page_of(PROFILE, ProfileResult(profiled(), PICTURE), has_source=False)
     for secret in ("secret plan", "gelu(y)", "tl.store"):
         assert secret not in page
     assert "model.py" in page
@@ -177,7 +157,7 @@ def test_each_kernel_has_the_code_of_its_own_graph():
 
 
 def test_what_inductor_chose_from_is_there():
-    page = render_profile_page(profiled(), PICTURE, root=ROOT)
+    page = page_of(PROFILE, ProfileResult(profiled(), PICTURE))
     table = page.partition('id="autotuned"')[2].partition("</table>")[0]
     for text in (">mm<", "0/0", "20", "19 Triton", "triton_mm_12", "BLOCK_K=64, BLOCK_M=128, num_warps=8", "12.3 µs"):
         assert text in table
@@ -214,14 +194,14 @@ def test_what_is_too_narrow_is_put_together_and_nothing_draws_nothing():
 
 def test_a_profile_without_a_steady_call_says_so():
     shown = profiled(call_us=None, regime=None, kernels=(), lines=(), parts=(), modules=())
-    page = render_profile_page(shown, None, root=ROOT)
-    assert "There is no steady call" in " ".join(text_of(page).split())
+    page = page_of(PROFILE, ProfileResult(shown, None))
+    assert "There is no steady call" in text_of(page)
     assert 'id="kernels"' not in page
 
 
 @pytest.mark.slow
 def test_a_line_opens_its_kernels_and_a_kernel_its_code(visit, tmp_path):
-    page = visit(page_of(tmp_path, everything()))
+    page = visit(in_file(tmp_path, page_of(PROFILE, ProfileResult(everything(), PICTURE))))
     page.locator("#f1-L12 summary, #f0-L12 summary").first.click()
     page.get_by_role("link", name="1 extern_kernels.addmm").first.click()
     expect(page.locator("#kernel-1")).to_be_in_viewport()

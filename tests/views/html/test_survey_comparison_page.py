@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -14,35 +12,16 @@ from graphdoctor.facts.survey import SurveyRow
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.studies.documents import SURVEY_COMPARISON
 from graphdoctor.studies.survey.comparison import compare_surveys
-from graphdoctor.views.formats import RenderOptions
 from tests.studies.survey.comparisons import HELPER
 from tests.studies.survey.reports import cause, failed, report, row
+from tests.views.outputs import in_file, page_of, section_of, text_of
 
-IN_BROWSER = pytest.mark.slow
 TWO_MIB = 2 * 2**20
 SLOWER = {"speedup": 1.1, "speedup_low": 1.06, "speedup_high": 1.14}
 
 
 def compared(before: Sequence[SurveyRow], after: Sequence[SurveyRow]) -> SurveyComparison:
     return compare_surveys(report(before), report(after), version="0.2.0")
-
-
-def render_survey_comparison_page(comparison: SurveyComparison, *, has_source: bool = True) -> str:
-    page = SURVEY_COMPARISON.named("html").render(comparison, RenderOptions(root=Path(), has_source=has_source))
-    assert isinstance(page, str)
-    return page
-
-
-def text_of(markup: str) -> str:
-    """Markup as a person reads it."""
-    body = re.sub(r"<(script|style)\b.*?</\1>", "", markup, flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
-
-
-def section(markup: str, name: str) -> str:
-    """What one section says; empty if the page doesn't have it."""
-    found = re.search(rf'<section id="{name}".*?</section>', markup, flags=re.DOTALL)
-    return text_of(found[0]) if found else ""
 
 
 def many(count: int) -> SurveyComparison:
@@ -61,28 +40,29 @@ def many(count: int) -> SurveyComparison:
 
 
 def test_a_speed_up_that_the_machine_hides_is_not_drawn_and_said_to_be_not_compared() -> None:
-    page = render_survey_comparison_page(compared([row()], [row(**SLOWER, is_noisy=True, break_sites=1)]))
+    page = page_of(SURVEY_COMPARISON, compared([row()], [row(**SLOWER, is_noisy=True, break_sites=1)]))
     assert "Speed-ups that changed" not in page
-    assert "1.10× (1.06 to 1.14), not compared: the machine was too busy" in section(page, "worse")
+    assert "1.10× (1.06 to 1.14), not compared: the machine was too busy" in text_of(section_of(page, "worse"))
 
 
 def test_new_failures_of_the_same_error_are_one_line() -> None:
     names = ("alpha", "beta", "gamma")
     raised = {"stage": "inductor", "error_type": "RuntimeError"}
-    page = render_survey_comparison_page(
+    page = page_of(
+        SURVEY_COMPARISON,
         compared(
             [row(name) for name in names],
             [failed(name, "compile_failed", error=f"no kernel for {name}", **raised) for name in names],
-        )
+        ),
     )
-    assert "compile failed (Inductor) 3 RuntimeError: no kernel for … alpha, beta, gamma" in section(
-        page, "new-failures"
+    assert "compile failed (Inductor) 3 RuntimeError: no kernel for … alpha, beta, gamma" in (
+        text_of(section_of(page, "new-failures"))
     )
 
 
 @pytest.mark.slow
 def test_a_large_comparison_stays_small_and_what_is_cut_is_said() -> None:
-    page = render_survey_comparison_page(many(3000))
+    page = page_of(SURVEY_COMPARISON, many(3000))
     assert len(page.encode()) < TWO_MIB
     text = text_of(page)
     assert "980 more pieces changed less." in text
@@ -95,22 +75,16 @@ def test_source_can_be_left_out() -> None:
     own = cause(text="kumquat(x)", diff="+kumquat", message="`kumquat(x)` breaks")
     raised = failed("b", "crashed", traceback="kumquat")
     comparison = compared([row(), row("b")], [row(causes=(own,)), raised])
-    assert "kumquat" in render_survey_comparison_page(comparison)
-    assert "kumquat" not in render_survey_comparison_page(comparison, has_source=False)
+    assert "kumquat" in page_of(SURVEY_COMPARISON, comparison)
+    assert "kumquat" not in page_of(SURVEY_COMPARISON, comparison, has_source=False)
 
 
 # In a browser.
 
 
-def written(folder: Path, comparison: SurveyComparison) -> Path:
-    page = folder / "comparison.html"
-    page.write_text(render_survey_comparison_page(comparison), encoding="utf-8")
-    return page
-
-
-@IN_BROWSER
+@pytest.mark.slow
 def test_pieces_are_filtered_and_a_link_shows_one_that_is_hidden(visit, tmp_path):
-    file = written(tmp_path, many(60))
+    file = in_file(tmp_path, page_of(SURVEY_COMPARISON, many(60)))
     page = visit(file)
     failing = page.locator("#new-failures")
     pieces = failing.locator("div[id^=piece-]:visible")

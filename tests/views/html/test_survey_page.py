@@ -7,7 +7,6 @@ import gzip
 import html
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,25 +15,13 @@ from playwright.sync_api import Page, expect
 from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.summary import summarize
-from graphdoctor.views.formats import RenderOptions
 from graphdoctor.views.html.survey import front, page_address, row_ids
 from tests.studies.survey.reports import cause, failed, report, row
 from tests.views.html.surveys import large
+from tests.views.outputs import in_file, page_of, text_of
 
 TWO_MIB = 2 * 2**20
 BLOB = re.compile(r'<script type="application/octet-stream" id="data-rows">(.*?)</script>', re.DOTALL)
-
-
-def render_survey_page(made: SurveyReport, **options: Any) -> str:
-    page = SURVEY.named("html").render(made, RenderOptions(root=Path(), **options))
-    assert isinstance(page, str)
-    return page
-
-
-def texts(page: str) -> str:
-    """A page as a person reads it, without markup."""
-    body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
 def details(page: str) -> dict[str, Any]:
@@ -58,9 +45,9 @@ def of_rows(*rows: Any) -> SurveyReport:
 
 
 def test_a_shared_cause_has_its_lines_its_targets_with_links_and_where_its_fix_was_verified():
-    page = render_survey_page(report())
+    page = page_of(SURVEY, report())
     (card,) = re.findall(r'<article class="card.*?</article>', page, re.DOTALL)
-    text = texts(card)
+    text = text_of(card)
     assert "2 targets, 2 lines of make_mask" in text
     assert "transformers/masking.py:41, transformers/masking.py:44" in text
     assert "verified on t5" in text
@@ -70,7 +57,7 @@ def test_a_shared_cause_has_its_lines_its_targets_with_links_and_where_its_fix_w
 
 
 def test_each_row_holds_all_that_is_known_of_it():
-    found = details(render_survey_page(report()))
+    found = details(page_of(SURVEY, report()))
     t5 = found["row-t5-default"]
     (of_t5,) = t5["causes"]
     assert of_t5["place"] == "transformers/masking.py:44"
@@ -91,8 +78,8 @@ def test_each_row_holds_all_that_is_known_of_it():
 
 
 def test_rows_link_to_pages_below_the_folder_that_is_named_and_to_nothing_else():
-    assert 'href="./table-files/pieces/bert/default.html"' in render_survey_page(report(), pages="table-files")
-    assert "pieces/bert" not in render_survey_page(report())
+    assert 'href="./table-files/pieces/bert/default.html"' in page_of(SURVEY, report(), pages="table-files")
+    assert "pieces/bert" not in page_of(SURVEY, report())
     assert page_address("pages/a b#c?.html", "my files") == "./my%20files/pages/a%20b%23c%3F.html"
     for outside in ("../x.html", "pages/../../x.html", "/etc/passwd"):
         assert page_address(outside, "files") is None
@@ -109,11 +96,11 @@ def test_ids_of_rows_are_stable_and_no_two_are_alike():
 
 
 def test_what_isn_t_measured_has_neither_drawing():
-    page = render_survey_page(report())
+    page = page_of(SURVEY, report())
     plain = of_rows(*(each.replace(speedup=None, compile_cold_s=None) for each in report().rows))
     for name in ("pareto", "spread"):
         assert f'id="{name}"' in page
-        assert f'id="{name}"' not in render_survey_page(plain)
+        assert f'id="{name}"' not in page_of(SURVEY, plain)
 
 
 def test_the_front_is_what_nothing_else_beats_in_both():
@@ -129,8 +116,8 @@ def test_variants_are_compared_on_the_same_targets():
         row("big", **slow),
         failed("big", "timeout", variant="dynamic", stage="bench", error="It was stopped."),
     ]
-    page = render_survey_page(of_rows(*rows))
-    section = texts(page[page.index('id="pareto"') : page.index('id="spread"')])
+    page = page_of(SURVEY, of_rows(*rows))
+    section = text_of(page[page.index('id="pareto"') : page.index('id="spread"')])
     assert "over 1 target timed under every variant" in section
     assert "default 1.50× (1.45 to 1.55) 8.00 s no" in section
     assert "dynamic 1.50× (1.45 to 1.55) 4.00 s yes" in section
@@ -138,12 +125,12 @@ def test_variants_are_compared_on_the_same_targets():
 
 @pytest.mark.slow
 def test_two_thousand_rows_stay_small_and_what_is_cut_is_said():
-    page = render_survey_page(large(667, 3), pages="files")
+    page = page_of(SURVEY, large(667, 3), pages="files")
     assert len(page.encode()) < TWO_MIB
     assert page.count("<tr id=") == 2001
     long = [row(f"m{number}", causes=(cause(message=f"{number} " + "x" * 9_000),)) for number in range(5_000)]
-    page = render_survey_page(of_rows(*long))
-    assert "1000 more rows left out; the JSON, CSV and Parquet documents have all of them." in texts(page)
+    page = page_of(SURVEY, of_rows(*long))
+    assert "1000 more rows left out; the JSON, CSV and Parquet documents have all of them." in text_of(page)
     assert len(page.encode()) < 2 * TWO_MIB
     found = details(page)["row-m0-default"]["causes"][0]["message"]
     assert "characters left out" in found
@@ -152,27 +139,27 @@ def test_two_thousand_rows_stay_small_and_what_is_cut_is_said():
 def test_texts_that_rows_share_are_held_once_and_too_many_are_cut():
     trace = "Traceback\n" + "y" * 5_000
     alike = [failed(f"m{number}", "crashed", traceback=trace, error="gone") for number in range(400)]
-    assert len(render_survey_page(of_rows(*alike)).encode()) < TWO_MIB / 4
+    assert len(page_of(SURVEY, of_rows(*alike)).encode()) < TWO_MIB / 4
     others = [failed(f"m{number}", "crashed", traceback=f"{number}{trace}", error="gone") for number in range(2_000)]
-    page = render_survey_page(of_rows(*others))
-    assert "Long texts of rows are cut" in texts(page)
-    assert "Long texts of rows are cut" not in texts(render_survey_page(of_rows(*alike)))
+    page = page_of(SURVEY, of_rows(*others))
+    assert "Long texts of rows are cut" in text_of(page)
+    assert "Long texts of rows are cut" not in text_of(page_of(SURVEY, of_rows(*alike)))
 
 
 def test_code_can_be_left_out():
     secret = cause(text="kumquat = 1", diff="-kumquat", message="`kumquat = 1` is bad", fix="Drop `kumquat = 1`")
     rows = [row("bert", causes=(secret,)), failed("t5", "crashed", traceback="kumquat", error="gone")]
     made = of_rows(*rows)
-    page = render_survey_page(made)
+    page = page_of(SURVEY, made)
     assert "kumquat" in page
-    bare = render_survey_page(made, has_source=False)
+    bare = page_of(SURVEY, made, has_source=False)
     assert "kumquat" not in bare
     assert "kumquat" not in json.dumps(details(bare))
-    assert "--no-source left out the lines of code." in texts(bare)
+    assert "--no-source left out the lines of code." in text_of(bare)
 
 
 def test_no_address_leads_elsewhere():
-    page = render_survey_page(report(), pages="files")
+    page = page_of(SURVEY, report(), pages="files")
     addresses = re.findall(r'(?:href|src)="([^"]*)"', page[page.index("<body") :])
     assert addresses
     assert all(address.startswith(("./files/", "#")) for address in addresses)
@@ -182,15 +169,9 @@ def test_no_address_leads_elsewhere():
 # In a browser.
 
 
-def written(folder: Path, made: SurveyReport, **options: Any) -> Path:
-    page = folder / "survey.html"
-    page.write_text(render_survey_page(made, **options), encoding="utf-8")
-    return page
-
-
 def shown_names(page: Page) -> list[str]:
     """The names of the rows that are shown, in their order."""
-    return page.locator("#row-table tbody > tr[id^='row-']:not([hidden]) > th").all_inner_texts()
+    return page.locator("#row-table tbody > tr[id^='row-']:not([hidden]) > th").all_inner_text_of()
 
 
 def hash_of(page: Page) -> str:
@@ -199,7 +180,7 @@ def hash_of(page: Page) -> str:
 
 @pytest.mark.slow
 def test_rows_are_filtered_with_counts_and_the_address_is_the_view(visit, tmp_path):
-    file = written(tmp_path, report())
+    file = in_file(tmp_path, page_of(SURVEY, report()))
     page = visit(file)
     form = page.get_by_role("search", name="Rows")
     expect(form.locator("output")).to_have_text("10 rows")
@@ -230,7 +211,7 @@ def test_rows_are_filtered_with_counts_and_the_address_is_the_view(visit, tmp_pa
 
 @pytest.mark.slow
 def test_every_column_sorts_both_ways_and_what_is_unknown_comes_last(visit, tmp_path):
-    page = visit(written(tmp_path, report()))
+    page = visit(in_file(tmp_path, page_of(SURVEY, report())))
     cells = """(column) =>
         [...document.querySelectorAll("#row-table tbody > tr")].map((row) => row.cells[column].innerText)"""
     for column, head in enumerate(page.get_by_role("columnheader").filter(has=page.get_by_role("button")).all()):
@@ -252,7 +233,7 @@ def test_every_column_sorts_both_ways_and_what_is_unknown_comes_last(visit, tmp_
 
 @pytest.mark.slow
 def test_a_row_opens_in_place_with_the_keyboard_and_by_its_address(visit, tmp_path):
-    file = written(tmp_path, report(), pages="files")
+    file = in_file(tmp_path, page_of(SURVEY, report(), pages="files"))
     page = visit(file)
     name = page.locator("#row-t5-default").get_by_role("button", name="t5")
     name.press("Enter")
@@ -274,7 +255,7 @@ def test_a_row_opens_in_place_with_the_keyboard_and_by_its_address(visit, tmp_pa
 
 @pytest.mark.slow
 def test_a_large_table_shows_its_first_rows_and_all_on_request_or_by_address(visit, tmp_path):
-    file = written(tmp_path, large(200, 2))
+    file = in_file(tmp_path, page_of(SURVEY, large(200, 2)))
     page = visit(file)
     assert len(shown_names(page)) == 200
     page.get_by_placeholder("name, status, place, error").fill("arch0199")
@@ -290,7 +271,7 @@ def test_a_large_table_shows_its_first_rows_and_all_on_request_or_by_address(vis
 
 @pytest.mark.slow
 def test_a_dot_says_its_name_to_the_pointer_and_to_the_keyboard(visit, tmp_path):
-    page = visit(written(tmp_path, report()))
+    page = visit(in_file(tmp_path, page_of(SURVEY, report())))
     chooser = page.get_by_role("img", name="Speed-up by compile time of 7 pieces")
     told = page.locator("#pareto-plot [aria-live]")
     chooser.press("ArrowRight")
