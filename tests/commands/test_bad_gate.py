@@ -18,31 +18,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"graphdoctor_baseline": "9.0", "targets": {}}', "has schema version 9.0"),
-        ("<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> pr\n", "merge conflict markers, the first on line 1"),
-    ],
-)
-@pytest.mark.parametrize("command", [["check"], ["baseline", "--update"]])
-def test_a_baseline_that_cannot_be_read_stops_both_commands(folder, run_here, content, message, command):
-    (folder / "graphdoctor-baseline.json").write_text(content)
-    found = run_here(*command)
-    assert found.returncode == 2
-    assert message in found.stderr
-    assert (folder / "graphdoctor-baseline.json").read_text() == content
-
-
-@pytest.mark.parametrize("text", ["[tool.graphdoctor\n", TARGET * 2, TARGET + "max-braeks = 0\n"])
-def test_a_configuration_that_cannot_be_read_stops_the_gate(folder, run_here, text):
-    (folder / "pyproject.toml").write_text(text)
-    for command in ("check", "baseline"):
-        found = run_here(command)
-        assert found.returncode == 2
-        assert "pyproject.toml" in found.stderr
-
-
 def test_a_code_in_per_path_ignores_that_no_rule_has_is_named(folder, run_here):
     (folder / "pyproject.toml").write_text('[tool.graphdoctor.per-path-ignores]\n"a" = ["E501"]\n' + TARGET)
     assert "No rule's code begins with 'E501'" in run_here("check").stderr

@@ -96,19 +96,3 @@ def test_a_place_without_a_log_ends_as_its_report_does(tmp_path):
 
         assert end(process) == 2
         assert "contains neither a recording nor a torch trace log" in err.read_text()
-
-
-def test_a_document_isn_t_followed(tmp_path, run_here):
-    (tmp_path / "report.json").write_text("{}")
-    process = run_here("report", "report.json", "--follow")
-
-    assert (process.returncode, process.stdout) == (2, "")
-    assert process.stderr.startswith("error: report.json is a JSON document, to which nothing is added.\n")
-
-
-@pytest.mark.parametrize("text", ["nowhere", "nowhere/x.log"])
-def test_a_place_that_isn_t_there_is_refused(run_here, text):
-    process = run_here("report", text, "--follow")
-
-    assert (process.returncode, process.stdout) == (2, "")
-    assert process.stderr == f"error: There is nothing at {text}.\nhint: Name a folder or file that is there.\n"

@@ -62,18 +62,6 @@ def test_a_command_that_takes_no_target_says_what_it_takes(store: Path, text: st
     assert refused.value.hint
 
 
-@pytest.mark.parametrize(("content", "says"), [("text\n", "holds no trace record"), ("", "is empty")])
-@pytest.mark.parametrize("command", ["recompiles", "guards", "report"])
-def test_a_file_of_another_kind_is_refused_before_anything_runs(
-    store: Path, run_here: RunCli, command: str, content: str, says: str
-) -> None:
-    (store / "notes.txt").write_text(content)
-    found = run_here(command, "notes.txt")
-    assert (found.returncode, found.stdout) == (2, "")
-    assert f"notes.txt {says}: it is neither a torch trace log nor" in found.stderr
-    assert len([path for path in (store / ".graphdoctor").iterdir() if path.is_dir()]) == 1
-
-
 def test_a_recording_knows_the_folder_that_it_was_made_in(store: Path) -> None:
     assert place_named(NAME, Settings()).root == store
     assert place_named("job-17.txt", Settings()).root is None
@@ -93,24 +81,3 @@ def test_a_json_document_is_shown_like_the_recording(store: Path, run_here: RunC
     assert run_here("report", "whole.json").stdout == run_here("report", NAME).stdout
     fewer = run_here("report", "whole.json", "--select", "GD2").stdout
     assert fewer == run_here("report", NAME, "--select", "GD2").stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("report", "whole.json", "--format", "html"), "which holds counts and findings but no pictures"),
-        (("guards", "whole.json"), "whole.json was written without guards"),
-        (("bundle", "whole.json"), "a bundle holds a recording"),
-        (("unpack", "whole.json"), "artifacts are in a trace log"),
-        (("report", "old.json"), "old.json"),
-    ],
-    ids=str,
-)
-def test_what_a_json_document_lacks_is_said(
-    store: Path, run_here: RunCli, arguments: tuple[str, ...], says: str
-) -> None:
-    assert run_here("report", NAME, "-o", "whole.json").returncode == 0
-    found = run_here(*arguments)
-    assert (found.returncode, found.stdout) == (2, "")
-    assert says in found.stderr
-    assert "Traceback" not in found.stderr

@@ -14,6 +14,7 @@ import pytest
 from graphdoctor.facts.reading import json_of
 from graphdoctor.studies.survey.parquet import write_parquet
 from tests.conftest import REPOSITORY, RunCli
+from tests.factories import diagnosed
 from tests.studies.ranks.reports import compiled, job, rank
 from tests.studies.survey.reports import report, row
 
@@ -21,14 +22,20 @@ REFUSALS = Path(__file__).with_name("refusals.txt")
 _COMMAND = re.compile(r"^\$ graphdoctor (.*)\n(?:(?!\$ |# )(?:.*\S.*)?\n(?!# ))*", re.MULTILINE)
 RECORDINGS = REPOSITORY / "tests" / "recordings"
 PROJECT = '[[tool.graphdoctor.targets]]\nname = "encoder"\ntarget = "model.py"\n'
+MODEL = "open('ran', 'w')\n"
 CONTENT: dict[str, str | bytes] = {
-    "model.py": "open('ran', 'w')\n",
+    "model.py": MODEL,
+    "project/model.py": MODEL,
+    "project/pyproject.toml": PROJECT,
+    "project/old.json": '{"graphdoctor_baseline": "9.0", "targets": {}}',
+    "project/conflict.json": "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> pr\n",
     "exists.json": "kept",
     "text.log": b"\x89PNG\r\n\x00\xff" * 100,
     "empty.log": "",
     "cut.json": '{"schema_version": "1.0", "findings"',
     "list.json": "[1]",
     "other.json": '{"schema_version": "7.1"}',
+    "whole.json": json_of(diagnosed()),
     "page.html": "<!doctype html><html></html>",
     "survey.json": json_of(report()),
     "survey.parquet": write_parquet(report()),
@@ -41,15 +48,20 @@ CONTENT: dict[str, str | bytes] = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A project with files of every kind, a log and a recording."""
+    for name in ("folder.json", "empty", "job", "project"):
+        (tmp_path / name).mkdir()
     for name, content in CONTENT.items():
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     pyarrow.parquet.write_table(pyarrow.table({"name": ["a"]}), tmp_path / "foreign.parquet")
-    for name in ("folder.json", "empty", "job", "project"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "project" / "pyproject.toml").write_text(PROJECT)
-    shutil.copy(tmp_path / "model.py", tmp_path / "project")
     (tmp_path / "job.json").write_text(json_of(job(rank(0, compiled()), rank(1, compiled()))))
     (tmp_path / "item").symlink_to(RECORDINGS / "2.13.0" / "item")
+    for name in ("later", "torn"):
+        shutil.copytree(RECORDINGS / "2.13.0" / "item", tmp_path / name)
+    meta = tmp_path / "later" / "recording.json"
+    meta.write_text(meta.read_text().replace('"target": {', '"target": {"mood": "sunny", '))
+    (log,) = (tmp_path / "torn" / "trace").glob("*.log")
+    log.unlink()
+    log.symlink_to("gone")
     (log,) = (RECORDINGS / "2.13.0" / "print_in_helper.bare").glob("*.log")
     for number in range(3):
         shutil.copy(log, tmp_path / "job" / f"dedicated_log_torch_trace_rank_{number}_abc.log")

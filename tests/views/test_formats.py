@@ -14,7 +14,6 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import Budget
 from graphdoctor.facts.result import ProfileResult, Result
 from graphdoctor.fixes.lint import lint_files
@@ -125,23 +124,6 @@ def test_names_and_endings_choose_one_format_each(document: Document[Any]) -> No
         assert document.named(each.name) is each
         for ending in each.endings:
             assert document.of_path(Path(f"out{ending.upper()}")) is each
-
-
-def test_an_unknown_name_gets_the_nearest_one() -> None:
-    with pytest.raises(GraphDoctorError, match="A check can't be written as 'sarfi'") as raised:
-        formats.CHECK.named("sarfi")
-    assert raised.value.hint == "Did you mean sarif?"
-    with pytest.raises(GraphDoctorError) as raised:
-        formats.RULES.named("html")
-    assert raised.value.hint == "Choose text or json."
-
-
-def test_an_unknown_ending_gets_those_that_there_are() -> None:
-    with pytest.raises(
-        GraphDoctorError, match=r"The ending of out\.md isn't that of a format for a lint report"
-    ) as raised:
-        formats.LINT.of_path(Path("out.md"))
-    assert raised.value.hint == "Use .txt, .text or .json, or choose the format by name."
 
 
 def test_the_registry_loads_no_renderer() -> None:

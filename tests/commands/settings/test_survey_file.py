@@ -121,8 +121,3 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, text, message):
         _read(tmp_path, text)
     assert message in caught.value.message
     assert "survey.toml" in caught.value.message
-
-
-def test_a_missing_list_is_a_sentence(tmp_path):
-    with pytest.raises(GraphDoctorError, match=r"none\.toml can't be read: No such file"):
-        read_survey_file(tmp_path / "none.toml")

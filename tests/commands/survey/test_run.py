@@ -217,11 +217,6 @@ def test_resume_runs_what_was_lost():
     assert executor.worked == ["a"]
 
 
-def test_nothing_to_resume_is_a_sentence():
-    with pytest.raises(GraphDoctorError, match="There is no survey 'mine' to resume"):
-        _run(None, resume=True)
-
-
 def test_a_shard_goes_on_with_its_own_rows():
     first = _run(lambda *_: {"status": "ok"}, shard=(1, 2))
     other = _run(lambda *_: {"status": "ok"}, shard=(2, 2))
@@ -279,8 +274,3 @@ def test_the_last_survey_is_no_recording_and_the_other_way_round():
     assert last_survey(Settings()) == folder
     assert store.surveys("mine") == [folder]
     assert store.surveys("ine") == []
-
-
-def test_no_survey_at_all_is_a_sentence():
-    with pytest.raises(GraphDoctorError, match="There is no survey here"):
-        last_survey(Settings())

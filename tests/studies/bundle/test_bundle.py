@@ -158,32 +158,6 @@ def test_a_launcher_s_console_is_read_again(tmp_path, run_here, options):
     assert again["summary"]["break_sites"] == 1
 
 
-def test_nothing_is_written_where_there_is_nothing_to_bundle(tmp_path, run_here):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "notes.txt").write_text("no log\n")
-    shutil.copytree(RECORDINGS / "item", tmp_path / "other")
-    meta = json.loads((tmp_path / "other" / "recording.json").read_text())
-    (tmp_path / "other" / "recording.json").write_text(json.dumps(meta | {"exit": {"unheard_of": 1}}))
-    shutil.copytree(RECORDINGS / "item", tmp_path / "torn")
-    log = next((tmp_path / "torn" / "trace").glob("*.log"))
-    log.unlink()
-    log.symlink_to("gone")
-    for arguments, message in (
-        ((), "There is no recording in"),
-        (("nope",), "There is no recording, log or JSON document at nope"),
-        (("empty",), "neither a recording nor a torch trace log"),
-        (("notes.txt",), "neither a torch trace log nor a JSON document"),
-        (("other",), "another version of graphdoctor"),
-        (("torn",), "can't be read"),
-        (("other", "-o", "no/such.zip"), "There is no folder no"),
-        (("other", "--redact", "--with-trials"), "exclude each other"),
-    ):
-        process = run_here("bundle", *arguments)
-        assert process.returncode == 2
-        assert message in process.stderr
-    assert not list(tmp_path.glob("*.zip"))
-
-
 def test_trials_come_along_when_asked_for_without_their_tensors(tmp_path, run_here):
     trial = tmp_path / "trials" / "fixes" / "one"
     shutil.copytree(RECORDINGS / "item", tmp_path / "trials")

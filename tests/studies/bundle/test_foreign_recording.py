@@ -51,13 +51,6 @@ def test_run_shows_the_interpreter_and_the_code_first(hostile, tmp_path, run_her
     assert "    | os.system('touch ran-by-code')" in process.stderr
 
 
-@pytest.mark.parametrize("other", ["--redact", "--no-try"])
-def test_run_with_an_option_that_runs_nothing_is_refused(hostile, tmp_path, run_here, other):
-    process = run_here("bundle", "--run", other)
-    assert (process.returncode, (tmp_path / "ran").exists()) == (2, False)
-    assert f"{other} and --run exclude each other" in process.stderr
-
-
 @pytest.mark.parametrize("signature", ["", "0" * 64, "\xff\n"])
 def test_a_signature_without_the_key_is_none(hostile, tmp_path, run_here, signature):
     (hostile / "signature").write_bytes(signature.encode("latin-1"))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.survey import SURVEY_STATUSES, SurveyVariant
 from graphdoctor.studies.survey.comparison import compare_surveys
 from tests.each import for_each
@@ -40,12 +38,6 @@ def test_a_survey_beside_itself_is_unchanged():
     found = compared(report().rows, report().rows)
     assert (found.pieces, found.mismatches, found.new_causes, found.gone, found.added) == ((), (), (), (), ())
     assert (found.unchanged, found.still_failing, found.exit_code) == (10, 3, 0)
-
-
-@for_each("other", [("b",), ("a", "dynamic")])
-def test_surveys_without_a_common_piece_are_refused(other):
-    with pytest.raises(GraphDoctorError, match="no piece in common"):
-        compared([row("a")], [row(*other)])
 
 
 # How it came out.

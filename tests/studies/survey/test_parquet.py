@@ -159,14 +159,6 @@ def test_a_damaged_file_is_a_sentence(tmp_path):
             assert "a.parquet" in error.message
 
 
-@pytest.mark.parametrize(
-    "table", [pyarrow.table({"name": ["a"]}), _table(write_parquet(report())).replace_schema_metadata(None)]
-)
-def test_a_file_that_another_program_wrote_says_so(tmp_path, table):
-    with pytest.raises(GraphDoctorError, match="it has no metadata of graphdoctor"):
-        read_survey(_with(tmp_path, table))
-
-
 def test_a_newer_major_schema_says_so(tmp_path):
     newer = f"{int(SCHEMA_VERSION.partition('.')[0]) + 1}.0"
     with pytest.raises(GraphDoctorError, match=f"has schema version {newer}; this graphdoctor reads") as raised:

@@ -23,25 +23,6 @@ RECORDED = sorted(path for path in RECORDINGS.glob("*/*") if path.is_dir())
 # Through the command line.
 
 
-def test_a_folder_without_a_recording_is_an_error_by_name(run_here, tmp_path):
-    (tmp_path / "empty").mkdir()
-    process = run_here("report", "empty", "--html", "--no-open")
-    assert process.returncode == 2
-    assert "empty contains neither a recording nor a torch trace log." in process.stderr
-    assert not (tmp_path / "graphdoctor-report.html").exists()
-
-
-def test_a_recording_of_another_version_is_an_error_by_name(run_here, tmp_path):
-    shutil.copytree(RECORDINGS / "2.13.0" / "item", tmp_path / "later")
-    path = tmp_path / "later" / "recording.json"
-    meta = json.loads(path.read_text())
-    path.write_text(json.dumps(meta | {"target": meta["target"] | {"mood": "sunny"}}))
-    process = run_here("report", "later", "--html", "--no-open")
-    assert process.returncode == 2
-    assert "later was written by another version of graphdoctor" in process.stderr
-    assert list(tmp_path.glob("*.html")) == []
-
-
 @pytest.mark.slow
 def test_half_a_recording_says_that_it_is_half(visit, run_here, tmp_path, reported):
     half = tmp_path / "half"
