@@ -7,11 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-from graphdoctor.facts.check import CheckReport
-from graphdoctor.views.json import json_schema
 from tests.conftest import CLEAN_TARGET, clean_environment, run_command
 
 pytestmark = pytest.mark.slow
@@ -77,7 +74,6 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
     assert "graphdoctor baseline accepts the current findings" in red.stdout
     assert "Checking prints (2 of 2)" in red.stderr
     document = json.loads((project.folder / "check.json").read_text())
-    jsonschema.validate(document, json_schema(CheckReport))
     assert [target["state"] for target in document["targets"]] == ["passed", "failed"]
 
     written = project.run("baseline", "prints")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from graphdoctor.fixes.lint import Recorded, lint_files
@@ -61,12 +60,10 @@ def test_a_clean_file_exits_with_0(tmp_path: Path, run_here: RunHere) -> None:
     assert (done.returncode, done.stdout) == (0, "No findings in 1 compiled function of 1 file.\n")
 
 
-def test_json_follows_its_schema(tmp_path: Path, run_here: RunHere) -> None:
+def test_json_has_each_finding_with_its_columns(tmp_path: Path, run_here: RunHere) -> None:
     (tmp_path / "bad.py").write_text(BAD)
-    document = json.loads(run_here("lint", "bad.py", "--format", "json").stdout)
-    jsonschema.validate(document, json.loads(run_here("schema", "lint").stdout))
-    assert [finding["code"] for finding in document["findings"]] == ["GD101", "GD103"]
-    assert document["findings"][0]["location"]["end_column"] == 15
+    findings = json.loads(run_here("lint", "bad.py", "--format", "json").stdout)["findings"]
+    assert [(found["code"], found["location"]["end_column"]) for found in findings] == [("GD101", 15), ("GD103", 30)]
 
 
 @pytest.mark.parametrize(

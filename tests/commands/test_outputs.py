@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from graphdoctor.commands.output import check_outputs, parse_outputs, write_outputs
@@ -13,7 +12,6 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.views.formats import CHECK
-from graphdoctor.views.json import json_text
 from tests.views.check_reports import failed_report
 
 
@@ -53,13 +51,3 @@ def test_nothing_is_written_when_something_cannot_be_rendered(tmp_path, monkeypa
     with pytest.raises(ValueError, match="broken"):
         write_outputs(failed_report(), parse_outputs([f"json={tmp_path / 'a'}", f"junit={tmp_path / 'b'}"]))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_schema_of_the_answer_is_printed(run_here, tmp_path):
-    schema = json.loads(run_here("schema", "check").stdout)
-    assert schema["title"].startswith("graphdoctor check ")
-    assert schema["properties"]["skipped"]["description"].startswith("Names of targets")
-    document = json.loads(json_text(failed_report()))
-    jsonschema.Draft202012Validator(schema).validate(document)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft202012Validator(schema).validate({**document, "targets": None})

@@ -7,7 +7,6 @@ import shlex
 import shutil
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from tests.conftest import RECORDED_LOGS, RunCli
@@ -26,17 +25,6 @@ def logs(tmp_path: Path) -> Path:
         log = RECORDINGS / name / "dedicated_log_torch_trace_recorded.log"
         shutil.copy(log, folder / f"dedicated_log_torch_trace_rank_{rank}_abcd.log")
     return folder
-
-
-def test_the_schema_describes_the_document(run_here: RunCli, logs: Path) -> None:
-    schema = json.loads(run_here("schema", "job").stdout)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    document = json.loads(run_here("report", logs, "--format", "json").stdout)
-    jsonschema.Draft202012Validator(schema).validate(document)
-    assert document["first_divergence"] is not None
-    assert document["recording"] == "my logs"
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft202012Validator(schema).validate({**document, "ranks": None})
 
 
 @pytest.mark.parametrize(
@@ -73,6 +61,7 @@ def test_each_format_of_a_job_is_written(run_here: RunCli, logs: Path, tmp_path:
 def test_findings_are_chosen_as_for_one_rank(run_here: RunCli, logs: Path) -> None:
     every = json.loads(run_here("report", logs, "--format", "json").stdout)
     some = json.loads(run_here("report", logs, "--format", "json", "--ignore", "GD1").stdout)
+    assert every["recording"] == "my logs"
     assert {finding["code"][:3] for finding in every["findings"]} >= {"GD1"}
     assert not [finding for finding in some["findings"] if finding["code"].startswith("GD1")]
     assert some["hidden_findings"] > 0

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from io import StringIO
 from typing import Any
 
-import jsonschema
 import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.bench import EAGER, BenchReport, CallTimes, Correctness, StageResult, Stages
+from graphdoctor.facts.bench import BenchReport, CallTimes, Correctness, StageResult, Stages
 from graphdoctor.facts.kernels import KernelShare
-from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.trials import ResultError
 from graphdoctor.views.bench import bench_view
 from graphdoctor.views.html.document import render_view_page
-from graphdoctor.views.json import json_schema, json_text
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from graphdoctor.views.measures import bytes_text, call_cell, rate_text, time_text
 from graphdoctor.views.parts import Drawing, Section, cell_line, statements
@@ -197,13 +193,3 @@ def test_results_stand_beside_eager_modes_own_error() -> None:
     assert "a: identical to eager mode, bit by bit" in text
     assert "b, c: " in text
     assert "d: eager mode itself gives other bits each time; dropout differs by design" in text
-
-
-@for_each("name", REPORTS)
-def test_the_document_fits_its_schema_and_can_be_read_again(name: str) -> None:
-    found = REPORTS[name]()
-    document = json.loads(json_text(found))
-    jsonschema.Draft202012Validator(json_schema(BenchReport)).validate(document)
-    assert {"schema_version", "environment", "target", "verdict", "variants"} <= document.keys()
-    assert document["variants"][0]["name"] == EAGER
-    assert read_fact(BenchReport, document) == found

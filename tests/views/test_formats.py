@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 from rich.console import Console
 
 from graphdoctor.facts.check import Budget
+from graphdoctor.facts.reading import plain, read_fact
 from graphdoctor.facts.result import ProfileResult, Result
 from graphdoctor.fixes.lint import lint_files
 from graphdoctor.rules.catalog import ALL_RULES
@@ -23,17 +25,19 @@ from graphdoctor.studies import documents
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views import formats
 from graphdoctor.views.formats import Document, Format, RenderOptions
+from graphdoctor.views.json import DOCUMENTS as KINDS
+from graphdoctor.views.json import schema_text
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 from tests.factories import diagnosed
-from tests.studies.bench.reports import attention
+from tests.studies.bench.reports import attention, mobilenet, swept, troubled
 from tests.studies.cure.reports import cured
 from tests.studies.export.reports import blocked
 from tests.studies.profile.reports import profiled
 from tests.studies.ranks.reports import compiled, job, rank
 from tests.studies.survey.comparisons import changed
 from tests.studies.survey.reports import report as survey_report
-from tests.views.check_reports import failed_report, report, target
+from tests.views.check_reports import failed_report, report, target, worse_report
 
 RECORDING = RECORDED_LOGS / "2.13.0" / "break_in_try"
 OPTIONS = RenderOptions(root=Path("/project"), is_verbose=True)
@@ -42,6 +46,7 @@ DOCUMENTS: dict[str, Document[Any]] = {
 }
 EVERY_FORMAT = [(document, each) for document in DOCUMENTS.values() for each in document.formats if not each.is_binary]
 """Those whose document is text."""
+MORE: dict[str, tuple[Any, ...]] = {"BENCH": (mobilenet(), swept(), troubled()), "CHECK": (worse_report(), report())}
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +118,20 @@ def test_a_survey_is_rendered_as_bytes_of_its_table(contents: dict[str, Any]) ->
     assert content.startswith(b"PAR1")
     assert content.endswith(b"PAR1")
     assert {each.name for document in DOCUMENTS.values() for each in document.formats if each.is_binary} == {"parquet"}
+
+
+def test_each_document_is_as_its_published_schema_says_and_is_read_back_whole(contents: dict[str, Any]) -> None:
+    for kind, model in KINDS.items():
+        schema = json.loads(schema_text(kind))
+        jsonschema.Draft202012Validator.check_schema(schema)
+        validate = jsonschema.Draft202012Validator(schema).validate
+        name = kind.replace("-", "_").upper()
+        for content in (contents[name], *MORE.get(name, ())):
+            document = json.loads(rendered(content, DOCUMENTS[name].named("json")))
+            validate(document)
+            assert plain(read_fact(model, document)) == document
+        with pytest.raises(jsonschema.ValidationError):
+            validate({**document, "schema_version": None})
 
 
 @for_each("document", DOCUMENTS.values())

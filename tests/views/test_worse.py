@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import jsonschema
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.check import BaselineRun, CheckReport
-from graphdoctor.facts.reading import plain
+from graphdoctor.facts.check import BaselineRun
 from graphdoctor.views.annotations import annotations_of, baseline_notes, more_eager_texts, run_changes
 from graphdoctor.views.github import render_github
-from graphdoctor.views.json import json_schema
 from graphdoctor.views.junit import render_junit
 from tests.views.check_reports import ROOT, target, worse_report
 from tests.views.test_junit import outcomes, parsed
@@ -25,10 +22,6 @@ def test_each_is_an_annotation_a_case_that_fails_and_a_result(snapshot: Snapshot
     told = [(note["level"], note["message"]["text"]) for note in run["invocations"][0]["toolExecutionNotifications"]]
     assert [result["message"]["text"], *told] == snapshot(name="sarif")
     assert [case for suite in parsed(worse_report()) for case in outcomes(suite).values()].count("failure") == 3
-
-
-def test_the_document_is_as_its_schema_says():
-    jsonschema.validate(plain(worse_report()), json_schema(CheckReport))
 
 
 def test_without_a_coverage_it_is_unknown_not_0():
