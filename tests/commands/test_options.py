@@ -28,11 +28,6 @@ def test_a_dtype_has_its_name_in_torch_or_that_of_inputs(text: str, name: str) -
     assert run_spec({"inputs": (), "config": (), "dtype": text}).dtype == name
 
 
-def test_an_option_with_effect_is_taken(run_here: RunCli) -> None:
-    found = run_here("report", ITEM, "-v", "-o", "out.txt", "--force")
-    assert found.returncode == 0, found.stderr
-
-
 DOCUMENTS = {
     "explain": formats.DIAGNOSIS,
     "report": formats.DIAGNOSIS,

@@ -86,10 +86,3 @@ def test_a_log_of_others_names_the_same_cause_from_torchs_text(run_cli: RunCli, 
     assert report["call_site"]["line"] == 6
     shown = run_cli("recompiles", tmp_path / "trace").stdout
     assert "first failed guard" in " ".join(shown.split())
-
-
-@pytest.mark.slow
-def test_a_target_that_recompiles_nothing_says_so(run_cli: RunCli, clean_target: Path) -> None:
-    done = run_cli("recompiles", clean_target)
-    assert done.returncode == 0
-    assert "No recompiles." in done.stdout

@@ -217,46 +217,6 @@ def test_arguments_agree_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
     assert found(document, "extra")["reason"] == "it is None"
 
 
-NORM = """
-    import torch
-    from torch import nn
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = nn.Conv2d(3, 4, 3)
-            self.norm = nn.BatchNorm2d(4)
-
-        def forward(self, x):
-            return self.norm(self.conv(x))
-
-    def example_inputs():
-        return (torch.randn(2, 3, 8, 8),)
-"""
-
-
-@pytest.mark.nightly
-def test_a_conv_net_in_train_mode_agrees_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
-    document = vary(NORM)
-    counts = bare(
-        tmp_path,
-        """
-        x = t.example_inputs()[0]
-        def of(*tensors):
-            return counted(t.Net(), [(plain, lambda v=v: ((v,), {})) for v in (x, x, *tensors)])[2:]
-        size = lambda *s: torch.randn(*s)
-        print(json.dumps({
-            "x.shape[0]": of(size(4, 3, 8, 8), size(3, 3, 8, 8), size(1, 3, 8, 8)),
-            "x.shape[2]": of(size(2, 3, 16, 8), size(2, 3, 9, 8)),
-        }))
-        """,
-    )
-    for expression, expected in counts.items():
-        assert list(tried(document, expression).values()) == expected, expression
-    assert found(document, "x.shape[1]")["verdict"] == "not_varied"
-    assert found(document, "x.shape[2]")["verdict"] == "generalises"
-
-
 GPT2 = """
     import torch
     from transformers import GPT2Config, GPT2Model

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from typing import Any
 
 import pytest
-from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.bench import BenchReport, CallTimes, Correctness, StageResult, Stages
@@ -17,7 +15,6 @@ from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from graphdoctor.views.measures import bytes_text, call_cell, rate_text, time_text
 from graphdoctor.views.parts import Drawing, Section, cell_line, statements
-from graphdoctor.views.terminal import write_view
 from tests.each import for_each
 from tests.studies.bench.reports import (
     EXACT,
@@ -37,11 +34,6 @@ from tests.studies.bench.reports import (
 from tests.views.outputs import on_terminal
 
 REPORTS = {"faster": mobilenet, "slower": attention, "troubled": troubled, "sweep": swept}
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def rendered(shown: BenchReport, *, width: int = 80, is_verbose: bool = False) -> str:
@@ -74,17 +66,6 @@ def test_verbose_adds_all_figures(snapshot: SnapshotAssertion) -> None:
     found = mobilenet().replace(recordings={"default": "/project/.graphdoctor/20260101-120000"})
     assert rendered(found, width=140, is_verbose=True) == snapshot
     assert "F.scaled_dot_product_attention(q, k, v)" in rendered(attention(), is_verbose=True)
-
-
-def test_the_answer_comes_first_and_on_a_terminal_that_scrolled_last_too() -> None:
-    text = attention().verdict.text
-    buffer = Terminal()
-    write_view(bench_view(attention()), Console(file=buffer, width=600, height=20, color_system=None))
-    lines = buffer.getvalue().splitlines()
-    assert lines[2] == lines[-1] == text
-    tall = Terminal()
-    write_view(bench_view(attention()), Console(file=tall, width=600, height=90, color_system=None))
-    assert tall.getvalue().count(text) == 1
 
 
 @for_each("width", [40, 60, 80, 140])

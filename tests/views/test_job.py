@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
@@ -87,26 +85,6 @@ def test_everything_is_there_when_asked_for() -> None:
     assert all(f"0/{n} " in text for n in range(1, 21))
     assert all(f"\n{n:<5}" in text for n in range(64))
     assert "-v shows" not in text
-
-
-def test_the_commands_can_be_pasted() -> None:
-    text = shown(two(), 80)
-    (line,) = (line for line in text.splitlines() if "graphdoctor diff" in line)
-    command = shlex.split(line[line.index("graphdoctor") :])
-    assert command == ["graphdoctor", "diff", "my logs", "--rank", "0", "--rank", "1"]
-
-
-def test_what_is_unknown_of_all_ranks_is_said_once() -> None:
-    text = shown(many(), 80)
-    assert text.count("ran to the end") == 1
-    assert text.count("graphdoctor didn't record") == 1
-
-
-def test_long_values_are_cut_to_what_differs() -> None:
-    text = shown(scattered(), 80)
-    assert "f32[8, 16]" in text
-    assert "f32[9, 16]" in text
-    assert "60 more ranks" in text
 
 
 def test_collectives_that_a_log_does_not_say_are_not_none_of_them() -> None:

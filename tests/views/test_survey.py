@@ -202,11 +202,8 @@ def test_variants_that_there_is_no_room_for_are_named(width: int) -> None:
     assert variants[0].name in " ".join(families.partition("Hidden columns: ")[2].split())
 
 
-def test_every_row_is_shown_when_asked_for_and_a_long_list_says_that_it_is_cut() -> None:
-    short, whole = shown(many(), 80), shown(many(), 80, is_verbose=True)
-    for text in ("and 300 more rows (-v", "and 2 more rows", "and 6 more errors", "3 more causes cost less"):
-        assert text in short
-    assert len(short.splitlines()) < 125
+def test_every_row_is_shown_when_asked_for() -> None:
+    whole = shown(many(), 80, is_verbose=True)
     assert len(re.findall(r"^model_\d{3}", whole, re.MULTILINE)) == 300
     assert "-v shows" not in whole
 
