@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from .shared import Shared, Version
+from .shared import Version
 
 SCHEMA_VERSION = "2.0"
 """Keeps its major number as long as changes of JSON documents only add keys."""
@@ -106,12 +107,11 @@ def shared_kinds(fact: type[Fact]) -> Mapping[str, str]:
     """The kind of text that each field holds, for the fields whose text may be shown to others (``shared``)."""
     if "_shared" not in fact.__dict__:
         hints = typing.get_type_hints(fact, include_extras=True)
-        marks = {name: next(_marks(kind), None) for name, kind in hints.items()}
-        fact._shared = {name: mark.kind for name, mark in marks.items() if mark is not None}
+        fact._shared = {name: mark for name, kind in hints.items() for mark in islice(_marks(kind), 1)}
     return fact._shared
 
 
-def _marks(kind: Any) -> Iterator[Shared]:  # noqa: ANN401 - a type
-    yield from (mark for mark in getattr(kind, "__metadata__", ()) if isinstance(mark, Shared))
+def _marks(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type
+    yield from getattr(kind, "__metadata__", ())
     for part in typing.get_args(kind):
         yield from _marks(part)
