@@ -78,25 +78,27 @@ _LAYERS = """
     NLLLoss BCELoss BCEWithLogitsLoss KLDivLoss SmoothL1Loss HuberLoss
 """
 
-BOOLEAN_FUNCTIONS = frozenset(f"torch.{name}" for name in _BOOLEAN.split())
+
+def _in(module: str, *texts: str) -> frozenset[str]:
+    return frozenset(f"{module}.{name}" for text in texts for name in text.split())
+
+
+_OF_FUNCTIONAL = _in("torch.nn.functional", _FUNCTIONAL)
+
+BOOLEAN_FUNCTIONS = _in("torch", _BOOLEAN)
 """Functions that return a boolean tensor."""
 
-TENSOR_FUNCTIONS = frozenset(
-    (
-        *(f"torch.{name}" for part in (_BOOLEAN, _POINTWISE, _SHAPED, _FACTORIES) for name in part.split()),
-        *(f"torch.nn.functional.{name}" for name in _FUNCTIONAL.split()),
-        *(f"torch.linalg.{name}" for name in _LINALG.split()),
-        *(f"torch.{name}" for name in ("dropout", "embedding", "layer_norm", "conv1d", "conv2d", "conv3d")),
-    )
+TENSOR_FUNCTIONS = (
+    _in("torch", _BOOLEAN, _POINTWISE, _SHAPED, _FACTORIES, "dropout embedding layer_norm conv1d conv2d conv3d")
+    | _in("torch.linalg", _LINALG)
+    | _OF_FUNCTIONAL
 )
 """Functions that return one tensor."""
 
-TENSOR_TAKERS = frozenset(
-    (
-        *(f"torch.{name}" for name in _POINTWISE.split() if name not in _NUMBER_FIRST.split()),
-        *(f"torch.{name}" for name in ("isnan", "isinf", "isfinite", "logical_not", *_SHAPED.split())),
-        *(f"torch.nn.functional.{name}" for name in _FUNCTIONAL.split()),
-    )
+TENSOR_TAKERS = (
+    _in("torch", _POINTWISE) - _in("torch", _NUMBER_FIRST)
+    | _in("torch", _SHAPED, "isnan isinf isfinite logical_not")
+    | _OF_FUNCTIONAL
 )
 """Functions that fail unless their first argument is a tensor."""
 
@@ -121,16 +123,16 @@ REDUCTIONS = frozenset(_REDUCTIONS.split())
 TENSOR_RESULTS = frozenset(("torch.nn.utils.clip_grad_norm_",))
 """Functions of other modules that return one tensor."""
 
-LAYERS = frozenset(f"torch.nn.{name}" for name in _LAYERS.split())
+LAYERS = _in("torch.nn", _LAYERS)
 """Modules that take a tensor and return one."""
 
-RECURRENT = frozenset(("torch.nn.RNN", "torch.nn.GRU", "torch.nn.LSTM"))
+RECURRENT = _in("torch.nn", "RNN GRU LSTM")
 """Modules that torch doesn't trace; it does trace their cells."""
 
-TENSOR_TYPES = frozenset(("torch.Tensor", "torch.FloatTensor", "torch.LongTensor", "torch.nn.Parameter"))
+TENSOR_TYPES = _in("torch", "Tensor FloatTensor LongTensor nn.Parameter")
 """Annotations for a tensor."""
 
-LOCKS = frozenset(f"threading.{name}" for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"))
+LOCKS = _in("threading", "Lock RLock Condition Semaphore BoundedSemaphore")
 """Locks in the standard library."""
 
 REDUCED = frozenset(_REDUCED.split())
