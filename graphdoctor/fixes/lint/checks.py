@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from graphdoctor.fixes.lint.regions import Region
 from graphdoctor.fixes.source import torch_names
 from graphdoctor.fixes.source.flow import Surrounding
-from graphdoctor.fixes.source.program import Program
+from graphdoctor.fixes.source.program import Program, keyword_value
 from graphdoctor.fixes.source.values import Kind, Values
 
 
@@ -24,13 +24,13 @@ class Spot:
     ``is_frame_lost``, the function runs eagerly from there on, or as a whole.
     """
 
-    code: str
     node: ast.expr | ast.stmt
+    code: str
     torch_id: str | None = None
     gb_type: str = ""
     context: str | None = None
-    subject: str = ""
-    is_frame_lost: bool = False
+    subject: str = field(default="", kw_only=True)
+    is_frame_lost: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,9 @@ class Site:
         return value.kind == "tensor" and value.dtype == dtype
 
 
-_BRANCHING = "Data-dependent branching"
-_JUMP = "attempted to jump with TensorVariable()"
+_Cause = tuple[str, str, str, str | None]
+"""Rule code, torch's id, type and context."""
+_BRANCH: _Cause = ("GD102", "GB0170", "Data-dependent branching", "attempted to jump with TensorVariable()")
 
 
 def branches(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
@@ -76,15 +77,15 @@ def branches(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
             if _decides(test, site):
                 pointed = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
-                yield Spot("GD102", pointed, "GB0170", _BRANCHING, _JUMP)
+                yield Spot(pointed, *_BRANCH)
         case ast.Assert(test=test, msg=ast.expr() as message):
             is_plain = isinstance(message, ast.Constant) and isinstance(message.value, str)
             if not is_plain and _decides(test, site):
-                yield Spot("GD102", node, "GB0170", _BRANCHING, _JUMP)
+                yield Spot(node, *_BRANCH)
         case ast.BoolOp(values=[first, *_]):
             # As a value; a branch reports its own test.
             if not place.is_test and site.is_tensor(first):
-                yield Spot("GD102", node, "GB0170", _BRANCHING, _JUMP)
+                yield Spot(node, *_BRANCH)
 
 
 def _decides(test: ast.expr, site: Site) -> bool:
@@ -109,13 +110,11 @@ _LOG_METHODS = frozenset(("debug", "info", "warning", "error", "critical", "exce
 _WARNED = "module: _warnings, qualname: warn, skip reason"
 
 
-def _named(
-    names: str, code: str, torch_id: str, gb_type: str, context: str | None = None
-) -> dict[str, tuple[str, ...]]:
-    return dict.fromkeys(names.split(), (code, torch_id, gb_type, context or ""))
+def _named(names: str, code: str, torch_id: str, gb_type: str, context: str | None = None) -> dict[str, _Cause]:
+    return dict.fromkeys(names.split(), (code, torch_id, gb_type, context))
 
 
-_CALLS: dict[str, tuple[str, ...]] = {
+_CALLS: dict[str, _Cause] = {
     **_named("warnings.warn", "GD101", "GB0007", _SKIPPED, _WARNED),
     **_named(
         "logging.debug logging.info logging.warning logging.error", "GD101", "GB4841", "Unsupported python_type() call"
@@ -159,13 +158,13 @@ _CALLS: dict[str, tuple[str, ...]] = {
         "Encountered torch.is_inference_mode_enabled during tracing",
     ),
 }
-"""Rule code, torch's id, type and context by function. Leaves out what 2.15 traces, such as ``random.random``."""
+"""By function. Leaves out what 2.15 traces, such as ``random.random``."""
 
 
 def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     """Calls that break whatever their arguments are."""
     if isinstance(node, ast.ClassDef):
-        yield Spot("GD100", node, "GB8977", "Invalid call to __build_class__")
+        yield Spot(node, "GD100", "GB8977", "Invalid call to __build_class__")
         return
     if not isinstance(node, ast.Call):
         return
@@ -173,17 +172,16 @@ def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     if dotted == "builtins.print":
         # torch can defer it only if it prints nothing but tensors, strings and numbers.
         is_plain = all(isinstance(one, (ast.Constant, ast.JoinedStr)) or site.is_tensor(one) for one in node.args)
-        yield Spot("GD101", node, "GB0059", _BUILTIN, f"builtin print [] {bool(node.keywords) or not is_plain}")
+        yield Spot(node, "GD101", "GB0059", _BUILTIN, f"builtin print [] {bool(node.keywords) or not is_plain}")
     elif dotted in _CALLS and not _is_entered(node, place):
-        code, torch_id, gb_type, context = _CALLS[dotted]
-        yield Spot(code, node, torch_id, gb_type, context or None)
+        yield Spot(node, *_CALLS[dotted])
     elif dotted == "torch._dynamo.skip_frame":
-        yield Spot("GD107", node, "GB4297", "Call to `torch._dynamo.skip_frame()`", is_frame_lost=True)
+        yield Spot(node, "GD107", "GB4297", "Call to `torch._dynamo.skip_frame()`", is_frame_lost=True)
     elif isinstance(node.func, ast.Attribute):
         if node.func.attr in _LOG_METHODS and site.kind(node.func.value) == "logger":
-            yield Spot("GD101", node, "GB0291", _LOGGER)
+            yield Spot(node, "GD101", "GB0291", _LOGGER)
         elif node.func.attr in ("acquire", "release") and site.kind(node.func.value) == "lock":
-            yield Spot("GD109", node, "GB0156", _METHOD)
+            yield Spot(node, "GD109", "GB0156", _METHOD)
     if dotted in ("copy.deepcopy", "copy.copy") and len(node.args) == 1:
         yield from _copied(node, dotted, site)
 
@@ -192,11 +190,11 @@ def _copied(node: ast.Call, dotted: str, site: Site) -> Iterator[Spot]:
     copied = node.args[0]
     if dotted == "copy.copy":
         if site.is_tensor(copied):
-            yield Spot("GD108", node, "GB0208", "torch.* op returned non-Tensor")
+            yield Spot(node, "GD108", "GB0208", "torch.* op returned non-Tensor")
         return
     parts = copied.elts if isinstance(copied, (ast.List, ast.Tuple)) else [copied]
     if any(site.kind(part) in ("tensor", "layer") for part in parts):
-        yield Spot("GD108", node, "GB4198", "Attempted to copy.deepcopy a tensor")
+        yield Spot(node, "GD108", "GB4198", "Attempted to copy.deepcopy a tensor")
 
 
 def _is_entered(node: ast.Call, place: Surrounding) -> bool:
@@ -207,12 +205,14 @@ def _is_entered(node: ast.Call, place: Surrounding) -> bool:
     )
 
 
-_ITEM = "Unsupported Tensor.item() call with capture_scalar_outputs=False"
+_ITEM: _Cause = (
+    *("GD103", "GB0124", "Unsupported Tensor.item() call with capture_scalar_outputs=False"),
+    "call_method TensorVariable() item () {}",
+)
 _DEPENDS = "Data dependent operator"
 _VARIABLE = "TensorVariable()"
-_READ = "call_method TensorVariable() item () {}"
-_TAKERS: dict[str, tuple[str, ...]] = {
-    **_named("builtins.float builtins.int builtins.bool", "GD103", "GB0124", _ITEM, _READ),
+_TAKERS: dict[str, _Cause] = {
+    **dict.fromkeys(("builtins.float", "builtins.int", "builtins.bool"), _ITEM),
     **_named("builtins.range", "GD103", "GB0059", _BUILTIN, f"builtin range [{_VARIABLE}]"),
     **_named("builtins.str", "GD109", "GB0059", _BUILTIN, f"builtin str [{_VARIABLE}]"),
     **_named("builtins.repr", "GD109", "GB0569", "repr() on tensor"),
@@ -231,40 +231,35 @@ def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     """``item()``, ``tolist()``, ``float(t)``, ``math.sqrt(t)``, ``torch.equal``, ``range(t)``, ``not t``."""
     if isinstance(node, ast.UnaryOp):
         if isinstance(node.op, ast.Not) and not place.is_test and site.is_tensor(node.operand):
-            yield Spot("GD103", node, "GB0033", _DEPENDS, is_frame_lost=True)
+            yield Spot(node, "GD103", "GB0033", _DEPENDS, is_frame_lost=True)
     elif isinstance(node, ast.Subscript):
         is_list = isinstance(node.value, (ast.List, ast.Tuple)) and isinstance(node.ctx, ast.Load)
         if is_list and site.is_tensor(node.slice):
-            yield _item(node)
+            yield Spot(node, *_ITEM)
     elif (
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and site.has_tensor_methods(node.func.value)
     ):
         yield from _read_by_method(node, node.func, site)
     elif isinstance(node, ast.Call) and node.args and site.is_tensor(node.args[0]):
         if (dotted := site.dotted(node.func)) in _TAKERS:
-            code, torch_id, gb_type, context = _TAKERS[dotted or ""]
-            yield Spot(code, node, torch_id, gb_type, context or None)
+            yield Spot(node, *_TAKERS[dotted or ""])
     elif isinstance(node, ast.Call) and site.dotted(node.func) == "builtins.sorted" and node.args:
         first = node.args[0]
         is_list = isinstance(first, (ast.List, ast.Tuple)) and len(first.elts) > 1
         if is_list and not node.keywords and all(site.is_tensor(one) for one in first.elts):  # type: ignore[attr-defined]
-            yield Spot("GD123", node, "GB0207", "sort with non-constant keys", _VARIABLE)
-
-
-def _item(node: ast.expr) -> Spot:
-    return Spot("GD103", node, "GB0124", _ITEM, _READ)
+            yield Spot(node, "GD123", "GB0207", "sort with non-constant keys", _VARIABLE)
 
 
 def _read_by_method(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
     name = func.attr
     if name == "item" and not node.args:
-        yield _item(node)
+        yield Spot(node, *_ITEM)
     elif name == "tolist":
         is_integer = site.is_of(func.value, "int")
         words = ("GB0033", _DEPENDS) if is_integer else ("GB0109", "Tensor.tolist() with non-integer tensor")
-        yield Spot("GD103", node, *words)
+        yield Spot(node, "GD103", *words)
     elif name in ("equal", "allclose"):
-        yield Spot("GD103", node, "GB0033", _DEPENDS, f"aten.{name}.default")
+        yield Spot(node, "GD103", "GB0033", _DEPENDS, f"aten.{name}.default")
 
 
 _SHAPE = "Dynamic shape operator"
@@ -293,9 +288,9 @@ def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
         return
     dotted = site.dotted(node.func) or ""
     if dotted == "torch.nn.functional.one_hot":
-        if len(node.args) == 1 and not any(keyword.arg == "num_classes" for keyword in node.keywords):
+        if len(node.args) == 1 and keyword_value(node, "num_classes") is None:
             unset = "Attempted to use `torch.nn.functional.one_hot` with total classes unset"
-            yield Spot("GD104", node, "GB0246", unset)
+            yield Spot(node, "GD104", "GB0246", unset)
         return
     if dotted.startswith("torch."):
         name, arguments = dotted.removeprefix("torch."), node.args
@@ -305,14 +300,17 @@ def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
         return
     if name in _OPERATORS or (name == "where" and len(arguments) == 1 and not node.keywords):
         yield _spot(node, _OPERATORS.get(name, "nonzero"))
-    elif name == "repeat_interleave" and len(arguments) > 1:
-        is_sized = any(keyword.arg == "output_size" for keyword in node.keywords)
-        if not is_sized and site.is_tensor(arguments[1]):
-            yield _spot(node, "repeat_interleave")
+    elif (
+        name == "repeat_interleave"
+        and len(arguments) > 1
+        and keyword_value(node, "output_size") is None
+        and site.is_tensor(arguments[1])
+    ):
+        yield _spot(node, name)
 
 
 def _spot(node: ast.expr, operator: str) -> Spot:
-    return Spot("GD104", node, "GB0036", _SHAPE, f"aten.{operator}.default")
+    return Spot(node, "GD104", "GB0036", _SHAPE, f"aten.{operator}.default")
 
 
 _MAKERS = torch_names.LOCKS | {
@@ -329,10 +327,12 @@ _MAKERS = torch_names.LOCKS | {
 
 def managers(node: ast.AST, site: Site) -> Iterator[Spot]:
     """``with`` on a lock, a file, ``torch.device``, anomaly detection and a few others."""
-    for entered in [item.context_expr for item in node.items] if isinstance(node, ast.With) else []:
+    if not isinstance(node, ast.With):
+        return
+    for entered in (item.context_expr for item in node.items):
         made = site.dotted(entered.func) if isinstance(entered, ast.Call) else None
-        if isinstance(node, ast.With) and (made in _MAKERS or site.kind(entered) == "lock"):
-            yield Spot("GD110", node, "GB0142", "Unsupported context manager", is_frame_lost=True)
+        if made in _MAKERS or site.kind(entered) == "lock":
+            yield Spot(node, "GD110", "GB0142", "Unsupported context manager", is_frame_lost=True)
             return
 
 
@@ -349,15 +349,14 @@ def gradients(node: ast.AST, site: Site) -> Iterator[Spot]:
     for target in node.targets if isinstance(node, ast.Assign) else []:
         is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
         if isinstance(target, ast.Attribute) and is_switch and site.is_tensor(target.value):
-            yield Spot("GD114", target, "GB0206", "setattr() on Tensor.requires_grad")
+            yield Spot(target, "GD114", "GB0206", "setattr() on Tensor.requires_grad")
     if not isinstance(node, ast.Call):
         return
     dotted = site.dotted(node.func) or ""
     module, _, name = dotted.rpartition(".")
     if module == "torch" and name in ("ones", "zeros", "full", "rand", "randn", "empty", "tensor"):
-        given = {keyword.arg: getattr(keyword.value, "value", None) for keyword in node.keywords}
-        if given.get("requires_grad") is True:
-            yield Spot("GD114", node, "GB0225", "Attempted to use tensor creation function with requires_grad=True")
+        if getattr(keyword_value(node, "requires_grad"), "value", None) is True:
+            yield Spot(node, "GD114", "GB0225", "Attempted to use tensor creation function with requires_grad=True")
     elif isinstance(node.func, ast.Attribute) and dotted not in _CALLS:
         yield from _gradient_methods(node, node.func, site)
 
@@ -365,11 +364,11 @@ def gradients(node: ast.AST, site: Site) -> Iterator[Spot]:
 def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
     kind = site.kind(func.value)
     if kind == "optimizer" and func.attr == "step":
-        yield Spot("GD112", node, "GB0025", "Call to `torch._dynamo.graph_break()`", "qualname: Optimizer.")
+        yield Spot(node, "GD112", "GB0025", "Call to `torch._dynamo.graph_break()`", "qualname: Optimizer.")
     elif kind == "optimizer" and func.attr == "zero_grad":
-        yield Spot("GD112", node, "GB0008", _INLINED, "qualname: Optimizer.")
+        yield Spot(node, "GD112", "GB0008", _INLINED, "qualname: Optimizer.")
     if func.attr == "backward" and (kind == "tensor" or _is_backward_of_unknown(node, func.value, site)):
-        yield Spot("GD112", node, "GB0123", "Unsupported Tensor.backward() call")
+        yield Spot(node, "GD112", "GB0123", "Unsupported Tensor.backward() call")
     if kind != "tensor":
         return
     root = func.value
@@ -383,9 +382,9 @@ def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterat
             case _:
                 break
     if func.attr in _BY_METHOD and site.is_tensor(root):
-        yield Spot(_BY_METHOD[func.attr][0], node, *_BY_METHOD[func.attr][1:])
+        yield Spot(node, *_BY_METHOD[func.attr])
     elif func.attr == "requires_grad_" and _is_parameter(func.value, site) and not node.args and not node.keywords:
-        yield Spot("GD114", node, "GB0125", "Unsupported Tensor.requires_grad_() call")
+        yield Spot(node, "GD114", "GB0125", "Unsupported Tensor.requires_grad_() call")
 
 
 def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> bool:
@@ -408,7 +407,7 @@ def modules(node: ast.AST, site: Site) -> Iterator[Spot]:
     """An RNN, GRU or LSTM, which torch refuses where it is read, called or not; ``self.step += 1``."""
     is_read = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
     if is_read and isinstance(node, ast.expr) and site.kind(node) == "recurrent":
-        yield Spot("GD116", node, "GB0014", "Attempted to wrap RNN, GRU, or LSTM", is_frame_lost=True)
+        yield Spot(node, "GD116", "GB0014", "Attempted to wrap RNN, GRU, or LSTM", is_frame_lost=True)
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
         yield from _counter(node, node.target, site)
 
@@ -421,7 +420,7 @@ def _counter(node: ast.AugAssign, target: ast.Attribute, site: Site) -> Iterator
     starts = [one for one in bindings if isinstance(one.node, ast.Constant) and isinstance(one.node.value, int | float)]
     steps = [one for one in bindings if isinstance(one.node, ast.BinOp) and _is_step(one.node.op, one.node.right)]
     if starts and len(starts) + len(steps) == len(bindings):
-        yield Spot("GD205", node, subject=f"self.{target.attr}")
+        yield Spot(node, "GD205", subject=f"self.{target.attr}")
 
 
 def _is_step(op: ast.operator, value: ast.expr) -> bool:

@@ -10,7 +10,6 @@ from typing import Literal
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 BindingKind = Literal[
     "parameter", "rest", "value", "element", "item", "buffer", "import", "function", "class", "opaque"
@@ -459,8 +458,8 @@ class Compilers:
     def compiled(self, node: ast.Call, scope: Scope) -> tuple[ast.expr, ast.Call] | None:
         """What a call compiles, and the call with the arguments; None if it compiles nothing."""
         if self.is_compile(node.func, scope) and not is_off(node):
-            handed = node.args[:1] or [keyword.value for keyword in node.keywords if keyword.arg == "model"]
-            return (handed[0], node) if handed else None
+            handed = node.args[0] if node.args else keyword_value(node, "model")
+            return None if handed is None else (handed, node)
         if isinstance(node.func, ast.Call) and node.args:
             inner = self.compiler(node.func, scope)
             if inner is not None and not inner.args:
@@ -513,6 +512,11 @@ class Compilers:
         return None
 
 
+def keyword_value(call: ast.Call, name: str) -> ast.expr | None:
+    """What a call passes under a name; None if nothing, as far as it's written out."""
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+
+
 def is_off(call: ast.Call) -> bool:
     """Whether ``disable=`` is passed as anything but False; False if arguments are unpacked before it."""
     for keyword in call.keywords:
@@ -539,7 +543,7 @@ def own_nodes(node: ast.AST) -> list[ast.AST]:
     waiting = [node]
     while waiting:
         for child in ast.iter_child_nodes(waiting.pop()):
-            if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            if not isinstance(child, _FUNCTIONS):
                 found.append(child)
                 waiting.append(child)
     return found

@@ -13,7 +13,16 @@ from typing import Any, Literal, TypeVar
 
 from graphdoctor.fixes.source import torch_names
 from graphdoctor.fixes.source.flow import certain_nodes, flow
-from graphdoctor.fixes.source.program import UNWRAPPED, Binding, ClassInfo, Compilers, Program, Scope, own_nodes
+from graphdoctor.fixes.source.program import (
+    UNWRAPPED,
+    Binding,
+    ClassInfo,
+    Compilers,
+    Program,
+    Scope,
+    keyword_value,
+    own_nodes,
+)
 
 T = TypeVar("T")
 
@@ -454,9 +463,8 @@ class Values:
     def _has_dim(self, call: ast.Call) -> bool:
         """Whether it's a method call with a dimension as only torch has it: ``x.sum(dim=-1)``; NumPy calls it axis."""
         assert isinstance(call.func, ast.Attribute)
-        return call.func.attr in self._reductions and any(
-            keyword.arg == "dim" and _is_dimension(keyword.value) for keyword in call.keywords
-        )
+        dim = keyword_value(call, "dim")
+        return call.func.attr in self._reductions and dim is not None and _is_dimension(dim)
 
     def _attribute_of(self, node: ast.Attribute, scope: Scope) -> Value:
         owner = self.owner(node.value, scope)
@@ -503,7 +511,7 @@ class Values:
         if dotted in _MADE:
             return _MADE[dotted]
         if dotted in torch_names.TENSOR_FUNCTIONS or dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
-            return TENSOR if not any(keyword.arg == "out" for keyword in node.keywords) else UNKNOWN
+            return TENSOR if keyword_value(node, "out") is None else UNKNOWN
         if dotted in ("copy.deepcopy", "copy.copy") and len(node.args) == 1:
             return self._of(node.args[0], scope)
         if dotted in ("builtins.list", "builtins.tuple") and len(node.args) == 1:
@@ -610,7 +618,7 @@ def _is_dim(node: ast.Call) -> bool:
     """Whether it's ``x.max(1)`` or ``x.max(dim=1)``, which return values and indices; ``x.max(other)`` doesn't."""
     if node.args:
         return isinstance(node.args[0], (ast.Constant, ast.UnaryOp))
-    return any(keyword.arg == "dim" for keyword in node.keywords)
+    return keyword_value(node, "dim") is not None
 
 
 def _joined(values: Sequence[Value]) -> Value:
