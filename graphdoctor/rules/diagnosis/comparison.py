@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 
 from graphdoctor.facts.comparison import (
     Aspect,
@@ -118,19 +119,9 @@ def mismatches(
     before: Diagnosis, after: Diagnosis, *, gone: Sequence[Finding], new: Sequence[Finding]
 ) -> tuple[Mismatch, ...]:
     """Every way in which two runs differ, the most serious first."""
-    return (
-        *_recording(before, after),
-        *_partial(before, after),
-        *_target(before, after),
-        *_arguments(before, after),
-        *_calls(before, after),
-        *_files(before, after),
-        *_selection(before, after),
-        *_guards(before, after),
-        *_torch(before, after, _at_one_line(gone, new)),
-        *_versions(before, after),
-        *_gaps(before, after),
-    )
+    torch = partial(_torch, replaced_count=_at_one_line(gone, new))
+    checks = (_recording, _partial, _target, _arguments, _calls, _files, _selection, _guards, torch, _versions, _gaps)
+    return tuple(mismatch for check in checks for mismatch in check(before, after))
 
 
 def _recording(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
@@ -170,16 +161,15 @@ def _partial(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
 
 def _target(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     old, new = before.recording.target, after.recording.target
-    if old.text and new.text and old.text != new.text:
-        yield _differing("target", (old.text, new.text), "Different targets")
-    elif old.class_name and new.class_name and old.class_name != new.class_name:
-        yield _differing("target", (old.class_name, new.class_name), "Different classes")
+    texts = list(_differing("target", (old.text, new.text), "Different targets"))
+    yield from texts or _differing("target", (old.class_name, new.class_name), "Different classes")
 
 
-def _differing(aspect: Aspect, pair: tuple[str, str], what: str, meaning: str = "") -> Mismatch:
+def _differing(aspect: Aspect, pair: tuple[str | None, str | None], what: str, meaning: str = "") -> Iterator[Mismatch]:
     before, after = pair
-    message = f"{what}: {before} before, {after} after. {meaning}".rstrip()
-    return Mismatch(aspect=aspect, before=before, after=after, message=message)
+    if before and after and before != after:
+        message = f"{what}: {before} before, {after} after. {meaning}".rstrip()
+        yield Mismatch(aspect=aspect, before=before, after=after, message=message)
 
 
 def _arguments(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
@@ -203,7 +193,7 @@ def _settings(aspect: Aspect, pair: tuple[Mapping[str, object], Mapping[str, obj
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     if names:
         old, new = (", ".join(f"{name}={side.get(name)}" for name in names) for side in pair)
-        yield _differing(aspect, (old, new), what)
+        yield from _differing(aspect, (old, new), what)
 
 
 def _compile_calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
@@ -211,7 +201,7 @@ def _compile_calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     made = [{_compile_call(call) for call in diagnosis.recording.compile_calls} for diagnosis in (before, after)]
     if made[0] != made[1]:
         old, new = (", ".join(sorted(one - other)) or "no others" for one, other in (made, reversed(made)))
-        yield _differing("compile arguments", (old, new), "Different calls of torch.compile")
+        yield from _differing("compile arguments", (old, new), "Different calls of torch.compile")
 
 
 def _compile_call(call: CompileCall) -> str:
@@ -223,8 +213,7 @@ def _calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     if before.recording.is_foreign or after.recording.is_foreign:
         return
     old, new = before.recording.calls, after.recording.calls
-    if len(old) != len(new):
-        yield _differing("calls", (f"{len(old)}", f"{len(new)}"), "Different numbers of calls")
+    yield from _differing("calls", (f"{len(old)}", f"{len(new)}"), "Different numbers of calls")
     differing = [
         (f"call {one.index} {one.inputs}", f"call {other.index} {other.inputs}")
         for one, other in zip(old, new, strict=False)
@@ -235,14 +224,16 @@ def _calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
         pair = ("; ".join(one for one, _ in shown), "; ".join(other for _, other in shown))
         more = len(differing) - len(shown)
         rest = f"The inputs of {counted(more, 'more call')} differ too." if more else ""
-        yield _differing("calls", pair, "Different inputs", rest)
+        yield from _differing("calls", pair, "Different inputs", rest)
 
 
 def _files(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     """Findings are matched by file: if no file is on both sides, no finding can be the same."""
     old, new = ({finding.location.file for finding in side.findings} for side in (before, after))
     if old and new and not old & new:
-        yield _differing("files", (min(old), min(new)), "Findings in different files", "No finding can be the same.")
+        yield from _differing(
+            "files", (min(old), min(new)), "Findings in different files", "No finding can be the same."
+        )
 
 
 def _selection(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
@@ -268,11 +259,10 @@ def _guards(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
 
 def _torch(before: Diagnosis, after: Diagnosis, replaced_count: int) -> Iterator[Mismatch]:
     old, new = before.recording.environment.torch, after.recording.environment.torch
-    if old and new and old != new:
-        meaning = "Findings can be new or gone because of torch, without any change of code."
-        if replaced_count:
-            meaning += f" {counted(replaced_count, 'new finding')} replaced another one at the same line."
-        yield _differing("torch", (old, new), "Different torch versions", meaning)
+    meaning = "Findings can be new or gone because of torch, without any change of code."
+    if replaced_count:
+        meaning += f" {counted(replaced_count, 'new finding')} replaced another one at the same line."
+    yield from _differing("torch", (old, new), "Different torch versions", meaning)
 
 
 def _at_one_line(gone: Sequence[Finding], new: Sequence[Finding]) -> int:
@@ -286,14 +276,11 @@ def _text(finding: Finding) -> tuple[str, str, str | None]:
 
 def _versions(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     programs = (before.graphdoctor_version, after.graphdoctor_version)
-    if programs[0] != programs[1]:
-        yield _differing("graphdoctor", programs, "Different graphdoctor versions", "Their rules can differ.")
+    yield from _differing("graphdoctor", programs, "Different graphdoctor versions", "Their rules can differ.")
     old, new = before.recording.environment, after.recording.environment
-    if old.python and new.python and old.python != new.python:
-        yield _differing("python", (old.python, new.python), "Different Python versions")
+    yield from _differing("python", (old.python, new.python), "Different Python versions")
     machines = (_machine(before), _machine(after))
-    if machines[0] and machines[1] and machines[0] != machines[1]:
-        yield _differing("machine", machines, "Different machines", "Times can't be compared.")
+    yield from _differing("machine", machines, "Different machines", "Times can't be compared.")
 
 
 def _machine(diagnosis: Diagnosis) -> str:
