@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ def percents(before: float, after: float) -> tuple[str, str]:
     return texts
 
 
-def names(expressions: Sequence[str]) -> str:
-    """The names of values in a list, at most three."""
-    return listed([quoted(name) for name in expressions])
+def names(expressions: Iterable[str]) -> str:
+    """The names of values in a list, each once, at most three."""
+    return listed([quoted(name) for name in dict.fromkeys(expressions)])
 
 
 def quoted(name: str) -> str:

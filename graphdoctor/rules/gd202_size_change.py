@@ -80,7 +80,7 @@ def _of_sizes(group: RecompileGroup) -> Fixes:
     if any(not name.isidentifier() for name, _ in marks) and not _is_first(group):
         # What a container holds in later calls needn't be there before the first one.
         yield call_fix(
-            f"Mark {names(tuple(dict.fromkeys(change.expression for change in changes)))} as dynamic, with "
+            f"Mark {names(change.expression for change in changes)} as dynamic, with "
             "torch._dynamo.mark_dynamic, before each call in which the tensor exists",
             is_safe=True,
         )
@@ -94,7 +94,7 @@ def _of_sizes(group: RecompileGroup) -> Fixes:
     yield _EVERYTHING
     tensors = dict.fromkeys(name for change in changes if (name := _argument(change)) is not None)
     if tensors and not marks:
-        listed = names(tuple(tensors))
+        listed = names(tensors)
         title = f"Name {listed} in `torch.compiler.config.dynamic_sources`, so that torch makes its sizes dynamic"
         yield config_fix(title, "torch/compiler/config.py, 2.13", is_safe=True)
 

@@ -65,7 +65,7 @@ class ColdStart(RecordingRule, severity="info"):
         compile_ids = tuple(item.compile_id for event in learned for item in event.compiles)
         seconds = sum_of_known(event.cost_s for event in learned)
         cost = "" if seconds is None else f" ({seconds:.2f} s)"
-        values, count = names([change.expression for change in changes]), counted(len(compile_ids), "recompile")
+        values, count = names(change.expression for change in changes), counted(len(compile_ids), "recompile")
         yield RuleMatch(
             entry=learned[0].frame.entry,
             message=f"each start of the program costs {count}{cost} to make {values} dynamic",

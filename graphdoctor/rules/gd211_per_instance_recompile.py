@@ -115,7 +115,7 @@ def _match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
     own = _own(change for event in events for change in event.changes)
     # Attributes come first: they have names that a person gave them.
     changes = distinct_values(sorted(own, key=lambda change: change.is_parameter))
-    values = names(tuple(dict.fromkeys(change.expression for change in changes)))
+    values = names(change.expression for change in changes)
     is_sized = any(change.is_parameter for change in changes)
     return RuleMatch(
         entry=frame.entry,

@@ -195,7 +195,7 @@ def _regional(target: TargetInfo, blocks: Mapping[RepeatedBlocks, int]) -> Fix:
         if value not in (None, False, {}) and (name, value) not in (("backend", "inductor"), ("backend", "eager"))
     }
     return call_fix(
-        f"Compile each {names(tuple(of.name for of in blocks))} by itself, and not the whole",
+        f"Compile each {names(of.name for of in blocks)} by itself, and not the whole",
         "PyTorch recipe: regional compilation",
         snippet="\n".join(block_lines(tuple(blocks), given)),
         place=SnippetPlace(where="compile_call"),

@@ -129,7 +129,7 @@ def _matches(every: Iterable[CudaGraphSkip], what: str, view: RecordingView) -> 
         entry = view.place(first.file, first.line, first.compile_id)
         why = (_OPERATION if what == _LEFT_OUT else _WHY).get(first.kind, "see torch's reason")
         if first.kind == "mutation" and (written := _written(view.recording)):
-            why = f"it writes to {names([expression(source) for source in written])}"
+            why = f"it writes to {names(map(expression, written))}"
             if view.line(first.file, first.line) is None:
                 entry = next((line for source in written for line in _writes(view, source)), entry)
         if entry is None:

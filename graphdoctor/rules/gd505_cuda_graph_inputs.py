@@ -77,7 +77,7 @@ def _copied(recording: Recording) -> str:
     known = [each for each in sorted(copied, key=lambda each: -each.bytes) if each.source is not None]
     if not known or len(known) < len(copied):
         return "inputs"
-    return names(list(dict.fromkeys(expression(each.source or "") for each in known)))
+    return names(expression(each.source or "") for each in known)
 
 
 _FIXES = (
