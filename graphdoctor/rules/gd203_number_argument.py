@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
@@ -79,9 +80,8 @@ def _is_computed_with(change: GuardChange) -> bool:
     """
     if change.guard_location is None:
         return True
-    try:
-        tree = ast.parse((change.guard_location.text or "").strip())
-    except (SyntaxError, ValueError):
+    tree = parsed((change.guard_location.text or "").strip())
+    if tree is None:
         return False
     wanted = change.expression
     computed = {

@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.recording import GraphNode, Recording
 from graphdoctor.facts.wording import counted
 from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _FIRST_WITH_TF32 = (8, 0)
 _ON_CUDA = re.compile(r"^f32\[.*\] cuda(?::(\d+))?$")
@@ -85,12 +85,11 @@ def _matches(view: RecordingView, names: frozenset[str], what: str, line: str) -
         related=tuple((entry, counted(count, what)) for entry, count in others),
         subject=what,
         fixes=(
-            Fix(
-                title=f"Let each {what} use TensorFloat32, which changes results in the last digits; not tried",
-                kind="code",
+            code_fix(
+                f"Let each {what} use TensorFloat32, which changes results in the last digits; not tried",
+                "PyTorch notes: CUDA semantics, TensorFloat-32 (TF32) on Ampere (and later) devices",
                 snippet=line,
                 place=SnippetPlace(where="start"),
-                source="PyTorch notes: CUDA semantics, TensorFloat-32 (TF32) on Ampere (and later) devices",
             ),
         ),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Any, get_args
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import FusedKernel, GeneratedCode, LoweredGraph, Stage, StageGraph, StageNode
+from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins, is_probe
@@ -217,13 +217,9 @@ def _named_by(origins: Origins) -> Callable[[str], bool]:
 
 def kernels_of(code: str) -> tuple[str, ...]:
     """Names of the kernels that generated code defines, then of the library functions it calls."""
-    with warnings.catch_warnings():
-        # Kernels are strings, and Python warns about unknown escapes in strings.
-        warnings.simplefilter("ignore")
-        try:
-            module = ast.parse(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return ()
+    module = parsed(code)
+    if module is None:
+        return ()
     kernels: dict[str, None] = {}
     for statement in module.body:
         match statement:

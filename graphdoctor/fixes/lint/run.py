@@ -16,6 +16,7 @@ from typing import cast
 
 from graphdoctor.facts.diagnosis import Effects, Finding, fails
 from graphdoctor.facts.lint import LintReport, UnreadableFile
+from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakReason, BreakRecord, Enclosing, Recording, SourceContext
 from graphdoctor.facts.stack import StackEntry, relative
@@ -208,14 +209,9 @@ def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
 
 
 def _set_in(content: bytes) -> set[str]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
+    tree = parsed(content)
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if tree is not None else ():
         match node:
             case ast.Attribute(attr=name, ctx=ast.Store()):
                 found.add(name)

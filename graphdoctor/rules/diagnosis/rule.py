@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 from graphdoctor.facts.ddp import DdpSplit
 from graphdoctor.facts.diagnosis import Effects, Fix, Severity
 from graphdoctor.facts.kernels import CudaGraphSkip
+from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.facts.recording import (
     BreakEffect,
@@ -169,11 +170,8 @@ class BreakSite:
         written = re.sub(r"^elif\b", "if", self.statement)
         # A log that graphdoctor didn't record has only the line: a compound statement then lacks its body.
         for text in (written, f"{written}\n    ..."):
-            try:
-                body = ast.parse(text).body
-            except (SyntaxError, ValueError):
-                continue
-            return body[0] if body else None
+            if (tree := parsed(text)) is not None:
+                return next(iter(tree.body), None)
         return None
 
     @property

@@ -12,10 +12,12 @@ import builtins
 import io
 import tokenize
 from collections.abc import Iterator
+from functools import partial
 from typing import Literal
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.fixes import FixKind, SnippetPlace
+from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recording import Recording, SourceContext
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.diagnosis.rule import BreakSite, shortened
@@ -26,12 +28,8 @@ _TEXT_PARTS = ("FSTRING_MIDDLE", "TSTRING_MIDDLE")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def code_fix(title: str, source: str | None = None, *, is_safe: bool = False) -> Fix:
-    """A change of source, in words; without a ``source``, the rule's guide recommends it."""
-    return Fix(title=title, kind="code", is_safe=is_safe, source=source)
-
-
-def call_fix(
+def _fix(
+    kind: FixKind,
     title: str,
     source: str | None = None,
     *,
@@ -39,13 +37,16 @@ def call_fix(
     place: SnippetPlace | None = None,
     is_safe: bool = False,
 ) -> Fix:
-    """A change of how the target is compiled and called, with lines to write there or in words alone."""
-    return Fix(title=title, kind="call", snippet=snippet, place=place, is_safe=is_safe, source=source)
+    """With lines to write, or in words alone; without a ``source``, the rule's guide recommends it."""
+    return Fix(title=title, kind=kind, snippet=snippet, place=place, is_safe=is_safe, source=source)
 
 
-def config_fix(title: str, source: str | None = None, *, is_safe: bool = False) -> Fix:
-    """A change of torch's configuration, in words."""
-    return Fix(title=title, kind="config", is_safe=is_safe, source=source)
+code_fix = partial(_fix, "code")
+"""A change of source."""
+call_fix = partial(_fix, "call")
+"""A change of how the target is compiled and called."""
+config_fix = partial(_fix, "config")
+"""A change of torch's configuration."""
 
 
 # Code for a statement.
@@ -80,7 +81,7 @@ def rewritten(
         line=context.statement_line,
         end_line=context.statement_end_line,
     )
-    return Fix(title=title, kind="code", snippet=named, place=place, is_safe=is_safe)
+    return code_fix(title, snippet=named, place=place, is_safe=is_safe)
 
 
 def _pasted(site: BreakSite, code: str | None) -> str | None:
@@ -89,12 +90,9 @@ def _pasted(site: BreakSite, code: str | None) -> str | None:
     if code is None or context is None or not site.is_own_code or not _is_whole(context):
         return None
     named = _with_torch(code, context.torch)
-    try:
-        free = _free_names(ast.parse(named)) if named is not None else None
-    except (SyntaxError, ValueError):
-        return None
+    tree = None if named is None else parsed(named)
     known = {*context.readable, *_BUILTINS, *([context.torch] if context.torch else [])}
-    return None if free is None or not free <= known else named
+    return named if tree is not None and _free_names(tree) <= known else None
 
 
 def _is_whole(context: SourceContext) -> bool:
@@ -103,11 +101,8 @@ def _is_whole(context: SourceContext) -> bool:
         return False
     if len(context.statement.splitlines()) != context.statement_end_line - context.statement_line + 1:
         return False
-    try:
-        body = ast.parse(context.statement).body
-    except (SyntaxError, ValueError):
-        return False
-    return len(body) == 1 and not _has_long_text(context.statement)
+    tree = parsed(context.statement)
+    return tree is not None and len(tree.body) == 1 and not _has_long_text(context.statement)
 
 
 def _has_long_text(statement: str) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from graphdoctor.facts.python_code import parsed
 
 _FILE = re.compile(r"(?P<file>.+\.py)(?::[^/\\]*)?")
 _BY_NAME = frozenset(("import_module", "__import__"))
@@ -122,10 +123,10 @@ def _imports(path: Path) -> set[str | Path] | None:
     None if it can't be read or parsed, imports a computed name, or loads code in other ways.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parsed(path.read_bytes())
+    except OSError:
+        return None
+    if tree is None:
         return None
     found: set[str | Path] = set()
     for node in ast.walk(tree):
