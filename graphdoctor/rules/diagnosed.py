@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.diagnosis import Diagnosis, FrameReport
 
 if TYPE_CHECKING:
     from graphdoctor.executors.executor import Executor
-    from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.facts.diagnosis import Diagnosis, FrameReport
     from graphdoctor.facts.kernels import KernelShare
     from graphdoctor.facts.picture import Picture
     from graphdoctor.facts.recording import Recording
