@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.rule import GapPage
+from graphdoctor.rules.toolkit import GapPage
 
 
 class NotMeasured(GapPage, code="GD900", name="not-measured", severity="info"):

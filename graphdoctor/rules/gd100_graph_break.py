@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.toolkit import BreakRule, BreakSite
 
 _EMPTY_HINTS = re.compile(
     r"report an issue|file an issue|It may be possible to write Dynamo tracing rules|This graph break is fundamental"

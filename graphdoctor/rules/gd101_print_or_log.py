@@ -7,8 +7,7 @@ from typing import Literal
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.run import Setting
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
-from graphdoctor.rules.diagnosis.suggestions import from_setting, guard_while_compiling
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, from_setting, guard_while_compiling
 
 _LOGGER = re.compile(r"method: <(?:RootLogger root|\w+ (?P<name>[\w.]+)) \(\w+\)>\.(?P<method>\w+)")
 _QUERY = re.compile(r"is|has|get|set|add|remove")

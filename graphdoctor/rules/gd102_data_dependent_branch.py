@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
-from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix, rewritten, spliced
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, code_fix, rewritten, shortened, spliced
 
 _PYTHON_CALLS = frozenset({"all", "any", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"})
 """Calls that answer without a tensor, so that they may protect what comes after them from being computed."""

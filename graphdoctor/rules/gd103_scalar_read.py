@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
-from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix, setting, shortened
 
 _CASTS = ("int", "float", "bool")
 _COMPARISONS = {"torch.equal": "(a == b).all()", "torch.allclose": "torch.isclose(a, b).all()"}

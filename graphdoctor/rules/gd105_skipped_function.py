@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
-from graphdoctor.rules.diagnosis.suggestions import OWN_FUNCTION, code_fix, guard_while_compiling, setting
+from graphdoctor.rules.toolkit import (
+    OWN_FUNCTION,
+    BreakRule,
+    BreakSite,
+    Fixes,
+    code_fix,
+    guard_while_compiling,
+    setting,
+    shortened,
+)
 
 _OF_FILE = r"(\Abuiltin open|call_method UserDefinedObjectVariable\((?:TextIOWrapper|Buffered\w+|FileIO)\)) "
 

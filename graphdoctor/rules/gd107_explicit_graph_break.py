@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
-from graphdoctor.rules.diagnosis.suggestions import code_fix
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix
 
 _CALLS = ("graph_break", "skip_frame", "step_unsupported")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
-from graphdoctor.rules.diagnosis.suggestions import OWN_FUNCTION, code_fix
+from graphdoctor.rules.toolkit import OWN_FUNCTION, BreakRule, BreakSite, Fixes, code_fix, shortened
 
 
 class UnsupportedCall(BreakRule):

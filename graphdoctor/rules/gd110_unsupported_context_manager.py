@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
-from graphdoctor.rules.diagnosis.suggestions import call_fix, setting
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, setting, shortened
 
 _OF_GENERATOR = "attempted to trace contextlib.contextmanager"
 _MAKING = (

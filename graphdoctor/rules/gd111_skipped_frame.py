@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from graphdoctor.facts.recording import Enclosing
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.rules.diagnosis.rule import BreakSite, Fixes, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
+from graphdoctor.rules.toolkit import (
+    BreakSite,
+    Fixes,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    call_fix,
+    code_fix,
+)
 
 _LOOPS: tuple[str, ...] = ("for", "while")
 _Where = tuple[StackEntry, Enclosing]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
-from graphdoctor.rules.diagnosis.suggestions import code_fix
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix, shortened
 
 
 class RaisedException(BreakRule, severity="error"):

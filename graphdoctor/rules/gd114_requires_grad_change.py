@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
-from graphdoctor.rules.diagnosis.suggestions import call_fix
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, shortened
 
 
 class RequiresGradChange(BreakRule):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import setting
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, setting
 
 
 class RecurrentModule(BreakRule):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.rule import BreakRule
-from graphdoctor.rules.diagnosis.suggestions import call_fix
+from graphdoctor.rules.toolkit import BreakRule, call_fix
 
 
 class InferenceModeCheck(BreakRule):

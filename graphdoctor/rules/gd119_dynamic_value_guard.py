@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes, shortened
-from graphdoctor.rules.diagnosis.suggestions import code_fix, rewritten
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix, rewritten, shortened
 
 _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Fixes
-from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix, setting
 
 
 class GradientHook(BreakRule):

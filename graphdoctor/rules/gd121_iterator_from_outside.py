@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import code_fix
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, code_fix
 
 _ITERATOR = re.compile(r"iterator|generator|enumerate|zip|map|filter", re.IGNORECASE)
 

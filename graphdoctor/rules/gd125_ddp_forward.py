@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.rule import BreakRule
-from graphdoctor.rules.diagnosis.suggestions import INSIDE_DDP
+from graphdoctor.rules.toolkit import INSIDE_DDP, BreakRule
 
 
 class DdpForward(BreakRule, severity="info"):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.recording import TorchMechanism
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import INSIDE_DDP, code_fix
+from graphdoctor.rules.toolkit import INSIDE_DDP, Matches, RecordingRule, RecordingView, RuleMatch, code_fix
 
 _AROUND: dict[TorchMechanism, str] = {
     "ddp_forward": "`DistributedDataParallel.forward`",

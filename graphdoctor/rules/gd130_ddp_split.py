@@ -5,8 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.ddp import DdpSplit
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.wording import bytes_text, counted
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import setting
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, setting
 
 _ONE_GRAPH = setting(
     "optimize_ddp",

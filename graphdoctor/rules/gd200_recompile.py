@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from graphdoctor.facts.recompiles import ChangeKind
-from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import call_fix
+from graphdoctor.rules.toolkit import RecompileRule, call_fix
 
 
 class Recompile(RecompileRule):

@@ -9,9 +9,17 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import Compile
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import call_fix, setting
+from graphdoctor.rules.toolkit import (
+    Matches,
+    RecompileEvent,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    call_fix,
+    distinct_values,
+    hidden_change_count,
+    setting,
+)
 
 _MAX_CAUSES = 4
 _RAISED = {"recompile_limit": 16, "accumulated_recompile_limit": 512}

@@ -7,9 +7,15 @@ import re
 from graphdoctor.facts.expressions import expression, size_dim
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.recompiles import RecompileGroup, can_be_dynamic
-from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import call_fix, compile_argument, config_fix
+from graphdoctor.rules.toolkit import (
+    Fixes,
+    RecompileGroup,
+    RecompileRule,
+    call_fix,
+    can_be_dynamic,
+    compile_argument,
+    config_fix,
+)
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
 _ROOTS = frozenset({"self", "fn", "args", "kwargs"})

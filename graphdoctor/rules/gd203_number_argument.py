@@ -6,9 +6,7 @@ import ast
 
 from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix, setting
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, setting
 
 
 class NumberArgument(RecompileRule):

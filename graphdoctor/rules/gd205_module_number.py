@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, setting
 
 
 class ModuleNumber(RecompileRule):

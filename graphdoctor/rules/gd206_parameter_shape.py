@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, setting
 
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
 

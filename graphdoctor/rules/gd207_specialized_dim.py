@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix, config_fix, sources_setting
+from graphdoctor.rules.toolkit import (
+    Fixes,
+    RecompileGroup,
+    RecompileRule,
+    call_fix,
+    code_fix,
+    config_fix,
+    sources_setting,
+)
 
 _SMALL = re.compile(r"^2 <= (\S+\.shape\[\d+\])$")
 

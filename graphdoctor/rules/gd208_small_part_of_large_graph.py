@@ -5,9 +5,15 @@ from __future__ import annotations
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import quoted
-from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix
+from graphdoctor.rules.toolkit import (
+    Matches,
+    RecompileEvent,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    distinct_values,
+)
 
 _LARGE = 50
 """Number of operations from which a graph is worth splitting."""

@@ -8,8 +8,16 @@ from graphdoctor.facts.job import Aspect, Job, JobFinding
 from graphdoctor.facts.recording import Compile
 from graphdoctor.facts.wording import ranks_text, times
 from graphdoctor.rules.diagnosis.findings import digest
-from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import call_fix, compile_argument, setting
+from graphdoctor.rules.toolkit import (
+    Fixes,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    call_fix,
+    compile_argument,
+    setting,
+)
 
 _MAIN = "rank0"
 _BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})

@@ -10,9 +10,18 @@ from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.facts.wording import counted, names
-from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
-from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import config_fix, sources_setting
+from graphdoctor.rules.toolkit import (
+    Fixes,
+    Matches,
+    RecompileEvent,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    config_fix,
+    distinct_values,
+    hidden_change_count,
+    sources_setting,
+)
 
 
 class ColdStart(RecordingRule, severity="info"):

@@ -7,9 +7,17 @@ from collections.abc import Iterable
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import REGIONAL, code_fix
+from graphdoctor.rules.toolkit import (
+    REGIONAL,
+    Matches,
+    RecompileEvent,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    distinct_values,
+    hidden_change_count,
+)
 
 _FEWEST = 2
 """Number of recompiles of one function from one line in one call that make a pattern."""

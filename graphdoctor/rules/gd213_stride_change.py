@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import call_fix
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix
 
 
 class StrideChange(RecompileRule):

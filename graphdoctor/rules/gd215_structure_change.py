@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.recompiles import ChangeKind
-from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import call_fix
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix
 
 _TITLES: dict[ChangeKind, str] = {
     "keys": "Pass the same keys, in the same order, in each call",

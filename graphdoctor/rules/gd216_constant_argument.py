@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.wording import quoted
-from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, code_fix
 
 
 class ConstantArgument(RecompileRule):

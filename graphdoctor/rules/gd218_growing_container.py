@@ -6,9 +6,7 @@ import re
 
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import quoted
-from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
-from graphdoctor.rules.diagnosis.rule import Fixes, RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import code_fix
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix
 
 _GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+=|\[[^]]*\]\s*=(?!=))"
 

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.wording import percent
-from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import SKIP_ALL, SKIP_INBUILT, code_fix, guard_filter
+from graphdoctor.rules.toolkit import (
+    SKIP_ALL,
+    SKIP_INBUILT,
+    Fixes,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    guard_filter,
+)
 
 _MIN_SHARE = 0.1
 _MIN_PART = 0.2

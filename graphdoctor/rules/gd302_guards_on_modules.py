@@ -6,8 +6,7 @@ from collections import Counter
 
 from graphdoctor.facts.guards import GuardSet
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import REGIONAL, SKIP_ALL, SKIP_INBUILT
+from graphdoctor.rules.toolkit import REGIONAL, SKIP_ALL, SKIP_INBUILT, Matches, RecordingRule, RecordingView, RuleMatch
 
 _MIN_COUNT = 1000
 

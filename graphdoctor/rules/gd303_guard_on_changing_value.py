@@ -6,8 +6,7 @@ from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame
 from graphdoctor.facts.wording import without_middle
-from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
+from graphdoctor.rules.toolkit import Fixes, Matches, RecordingRule, RecordingView, RuleMatch, call_fix, code_fix
 
 _MIN_TIMES = 3
 _MAX_VALUES = 4

@@ -12,8 +12,7 @@ from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import call_fix
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, call_fix
 
 _FEWEST_OPS = 100
 """Fewest operations of blocks that torch could share. Compiling so many with Inductor takes seconds, whatever ``eager``

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from graphdoctor.facts.wording import counted, percent
-from graphdoctor.rules.diagnosis.rule import CUDA_GRAPHS, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix, compile_argument
+from graphdoctor.rules.toolkit import (
+    CUDA_GRAPHS,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    compile_argument,
+)
 
 _MIN_SHARE = 0.5
 _LARGER = code_fix(

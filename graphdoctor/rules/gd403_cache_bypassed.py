@@ -10,8 +10,7 @@ from graphdoctor.facts.recording import GraphNode
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.sums import whole_sum
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
+from graphdoctor.rules.toolkit import Fixes, Matches, RecordingRule, RecordingView, RuleMatch, code_fix, setting
 
 _WHY: Mapping[CacheBypassKind, str] = {
     "function": "keeps no graph with {subject}, which torch can't see into",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.wording import without_middle
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import call_fix
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Matches, RecordingRule, RecordingView, RuleMatch, call_fix
 
 _OF_TORCH = re.compile(r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE)
 """What torch puts around the exception (``torch/_dynamo/exc.py``, 2.13)."""

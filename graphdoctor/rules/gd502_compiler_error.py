@@ -5,8 +5,7 @@ from __future__ import annotations
 import builtins
 
 from graphdoctor.facts.stack import innermost
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, call_fix, code_fix
 
 _FIXES = (
     code_fix(

@@ -8,8 +8,16 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted, factor_text, percent
 from graphdoctor.rules.diagnosis.kernel_times import by_line, call_us, timed_kernels
-from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix, config_fix, max_autotune
+from graphdoctor.rules.toolkit import (
+    Fixes,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    config_fix,
+    max_autotune,
+)
 
 _MIN_SHARE = 0.8
 _MIN_NAMED = 0.2

@@ -11,8 +11,17 @@ from graphdoctor.facts.kernels import CudaGraphSkip, CudaGraphSkipKind
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.rule import CUDA_GRAPHS, Fixes, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix, compile_argument, setting
+from graphdoctor.rules.toolkit import (
+    CUDA_GRAPHS,
+    Fixes,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    compile_argument,
+    setting,
+)
 
 _WHY: dict[CudaGraphSkipKind, str] = {
     "no_device": "there is no CUDA device",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import names, percent
-from graphdoctor.rules.diagnosis.rule import CUDA_GRAPHS, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
+from graphdoctor.rules.toolkit import CUDA_GRAPHS, Matches, RecordingRule, RecordingView, RuleMatch, call_fix, code_fix
 
 _MIN_SHARE = 0.1
 

@@ -14,8 +14,7 @@ from graphdoctor.rules.diagnosis.kernel_times import (
     mostly,
     timed_kernels,
 )
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView
-from graphdoctor.rules.diagnosis.suggestions import code_fix
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, code_fix
 
 _COPIES = frozenset({"aten.clone.default", "aten.copy.default"})
 

@@ -14,8 +14,7 @@ from graphdoctor.rules.diagnosis.kernel_times import (
     mostly,
     timed_kernels,
 )
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix
 
 _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default"})
 _COPIES = frozenset({"aten.clone.default"})

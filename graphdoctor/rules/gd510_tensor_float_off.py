@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.recording import GraphNode, Recording
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix
 
 _FIRST_WITH_TF32 = (8, 0)
 _ON_CUDA = re.compile(r"^f32\[.*\] cuda(?::(\d+))?$")

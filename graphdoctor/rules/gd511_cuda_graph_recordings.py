@@ -8,8 +8,17 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.kernels import CudaGraphFunction
 from graphdoctor.facts.wording import counted, names
-from graphdoctor.rules.diagnosis.rule import CUDA_GRAPHS, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix, config_fix, setting
+from graphdoctor.rules.toolkit import (
+    CUDA_GRAPHS,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    call_fix,
+    code_fix,
+    config_fix,
+    setting,
+)
 
 _MAX_SIZES = 8
 """torch warns above that (``cudagraph_dynamic_shape_warn_limit``, ``torch/_inductor/config.py``, 2.13)."""

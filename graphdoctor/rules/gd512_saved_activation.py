@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from graphdoctor.facts.profiled import KeptBy, MeasuredMemory, Profiled
 from graphdoctor.facts.wording import percent
-from graphdoctor.rules.diagnosis.rule import Fixes, Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix, from_setting
+from graphdoctor.rules.toolkit import Fixes, Matches, RecordingRule, RecordingView, RuleMatch, code_fix, from_setting
 
 _MIB = 1024**2
 _MIN_BYTES = 32 * _MIB

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, call_fix, code_fix
 
 
 class ExportType(BreakRule, severity="error"):

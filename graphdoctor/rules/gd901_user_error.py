@@ -6,8 +6,7 @@ import re
 
 from graphdoctor.facts.recording import Call, CallError, Compile, FailedCompile, TargetInfo
 from graphdoctor.facts.stack import StackEntry, innermost
-from graphdoctor.rules.diagnosis.rule import Matches, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import code_fix
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix
 
 _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
 _RAISED = "TorchRuntimeError"
