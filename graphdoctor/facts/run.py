@@ -77,14 +77,10 @@ class Setting(Fact):
     @property
     def line(self) -> str:
         """The line of Python that applies the setting, by its public name if it has one, without its imports."""
-        name = self.shown_name
-        return f"{name} = {self.value!r}" if self.member is None else f"{name}.add({self.member})"
-
-    @property
-    def shown_name(self) -> str:
-        """The setting's public name if it has one."""
         module, _, name = self.name.rpartition(".")
-        return f"torch.compiler.config.{name}" if module == "torch._dynamo.config" and name in _PUBLIC else self.name
+        is_public = module == "torch._dynamo.config" and name in _PUBLIC
+        shown = f"torch.compiler.config.{name}" if is_public else self.name
+        return f"{shown} = {self.value!r}" if self.member is None else f"{shown}.add({self.member})"
 
     @property
     def code(self) -> str:

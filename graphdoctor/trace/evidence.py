@@ -63,6 +63,10 @@ _RANGES = re.compile(r"^Range constraints: \{(.*)\}\s*$", re.MULTILINE)
 _RANGE = re.compile(r"(\w+): VR\[([^,\]]+), ([^,\]]+)\]")
 
 
+def _text(value: object) -> str:
+    return str(value)[:_MAX_TEXT]
+
+
 def _answer(record: Record) -> Iterator[CacheAnswer]:
     cache, state = _ANSWERS[record.kind]
     try:
@@ -72,8 +76,7 @@ def _answer(record: Record) -> Iterator[CacheAnswer]:
     if not isinstance(said, dict):
         said = {"reason": str(said)}
     reason = next((said[name] for name in _REASONS if said.get(name)), None) if state != "miss" else None
-    key = said.get("key")
-    reason, key = reason and str(reason)[:_MAX_REASON], None if key is None else str(key)[:_MAX_TEXT]
+    reason, key = reason and str(reason)[:_MAX_REASON], None if said.get("key") is None else _text(said["key"])
     yield CacheAnswer(compile_id=record.compile_id, cache=cache, state=state, reason=reason, key=key)
 
 
@@ -85,8 +88,7 @@ def _program(record: Record) -> Iterator[ExportedProgram]:
 
 
 def _schedule(record: Record) -> Iterator[CollectiveSchedule]:
-    names = tuple(str(name)[:_MAX_TEXT] for name in record.json())
-    yield CollectiveSchedule(compile_id=record.compile_id, operations=names)
+    yield CollectiveSchedule(compile_id=record.compile_id, operations=tuple(map(_text, record.json())))
 
 
 def _estimate(record: Record) -> Iterator[RuntimeEstimate]:
@@ -108,16 +110,16 @@ def _triton(record: Record) -> Iterator[TritonKernel]:
         us = said.get("compile_time_us")
         yield TritonKernel(
             compile_id=record.compile_id,
-            name=name[:_MAX_TEXT],
+            name=_text(name),
             compile_us=None if us is None else float(us),
-            notes={key: str(item)[:_MAX_TEXT] for key, item in said.items() if key != "compile_time_us"},
+            notes={key: _text(item) for key, item in said.items() if key != "compile_time_us"},
         )
 
 
 def _executed(record: Record) -> Iterator[str]:
     """The compiles of the graphs that ran (``torch/_inductor/output_code.py``, 2.13)."""
     for item in record.json().get("graph_execution_order") or ():
-        yield str(item["compile_id"] if isinstance(item, dict) else item)[:_MAX_TEXT]
+        yield _text(item["compile_id"] if isinstance(item, dict) else item)
 
 
 _READERS: Mapping[str, tuple[str, Callable[[Record], Iterator[object]]]] = {
@@ -167,7 +169,7 @@ class Evidence:
         value = record.value
         kind = _SHAPES[record.kind]
         said = value.get("symbol") if kind in ("dynamic", "unbacked", "specialized") else value.get("expr")
-        expression = str(said)[:_MAX_TEXT]
+        expression = _text(said)
         key = (kind, record.compile_id, expression)
         before = self._shapes.get(key)
         if before is not None:
@@ -185,7 +187,7 @@ class Evidence:
             "range": value.get("vr"),
             "reason": value.get("reason"),
         }
-        known = {name: str(item)[:_MAX_TEXT] for name, item in texts.items() if item is not None}
+        known = {name: _text(item) for name, item in texts.items() if item is not None}
         known |= {"kind": kind, "compile_id": record.compile_id, "expression": expression, **self._place(value)}
         self._shapes[key] = read_fact(ShapeEvent, known)
 
@@ -195,8 +197,8 @@ class Evidence:
         return next(({"file": each.file, "line": each.line, "text": each.text} for each in own), {})
 
     def _add_kernel(self, record: Record) -> None:
-        op, reason = str(record.value["op"])[:_MAX_TEXT], record.value.get("reason")
-        reason = None if reason is None else str(reason)[:_MAX_TEXT]
+        op, reason = _text(record.value["op"]), record.value.get("reason")
+        reason = None if reason is None else _text(reason)
         key = (record.kind, record.compile_id, op, reason)
         known: dict[str, Any] = {"op": op, "is_missing": _KERNELS[record.kind], "compile_id": record.compile_id}
         before = self._kernels.get(key, FakeKernel(**known, reason=reason, count=0))

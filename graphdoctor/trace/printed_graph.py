@@ -12,7 +12,7 @@ import itertools
 import keyword
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -301,7 +301,8 @@ class _Reader:
         self._known.add(name)
 
     def _inputs(self, *parts: ast.expr | None) -> list[str]:
-        found = [node for part in parts if part is not None for node in _names_in(part)]
+        walked = (node for part in parts if part is not None for node in ast.walk(part))
+        found = [node for node in walked if isinstance(node, ast.Name)]
         found.sort(key=lambda node: (node.lineno, node.col_offset))
         return self._known_among(node.id for node in found)
 
@@ -373,10 +374,6 @@ def _value_of(text: str) -> str:
         device = match["device"]
         return f"{match['dtype']}[{match['shape']}]" + (f" {device}" if device and device != "cpu" else "")
     return text
-
-
-def _names_in(expression: ast.expr) -> Iterator[ast.Name]:
-    return (node for node in ast.walk(expression) if isinstance(node, ast.Name))
 
 
 def _indent(line: str) -> int:

@@ -172,7 +172,7 @@ class GuardText:
             return self.place
         last = self.stack[-1]
         text = last.text or (self.place.text if self.place else None)
-        return PrintedEntry(last.file, last.line, last.function, text)
+        return last._replace(text=text)
 
 
 def take_apart(text: str) -> GuardText:
