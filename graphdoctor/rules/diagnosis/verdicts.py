@@ -10,17 +10,10 @@ from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
 from graphdoctor.facts.wording import counted
 
-_ORDER: dict[Verdict, int] = {
-    "verified": 0,
-    "contained": 1,
-    "unproven": 2,
-    "not tried": 3,
-    "moved": 4,
-    "no effect": 5,
-    "makes it worse": 6,
-    "changes results": 7,
-    "failed": 8,
-}
+_ORDER: tuple[Verdict, ...] = (
+    *("verified", "contained", "unproven", "not tried", "moved", "no effect", "makes it worse", "changes results"),
+    "failed",
+)
 
 
 _OF_BOTH = ("title", "kind", "snippet", "is_safe", "verdict", "reason", "setting", "diff")
@@ -69,7 +62,7 @@ def fixes_with(finding: Finding, tried: Sequence[TriedFix], declined: str | None
         is_edited = fix.kind == "code" and has_edit  # the edit replaces the rule's description of it
         if not is_edited and not _is_tried(fix, own):
             found.append(_in_words(fix, declined))
-    return tuple(sorted(found, key=lambda fix: _ORDER[fix.verdict]))
+    return tuple(sorted(found, key=lambda fix: _ORDER.index(fix.verdict)))
 
 
 def _in_words(fix: Fix, declined: str | None) -> Fix:
