@@ -84,8 +84,7 @@ def _match(site: BreakSite, view: RecordingView) -> RuleMatch:
     return RuleMatch(
         entry=site.entry,
         message=f"{names} {verb} not compiled: torch can't resume after a break{inside}; later breaks may be hidden",
-        count=len(skipped),
-        compile_ids=(record.compile_id for record in skipped),
+        of=skipped,
         related=tuple(related),
         reasons=skipped[0].chain,
         effects=site.effects,

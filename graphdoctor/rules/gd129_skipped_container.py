@@ -83,7 +83,7 @@ class SkippedContainer(RecordingRule, severity="error"):
                     entry=site.entry,
                     message=_message(_AROUND[site.mechanism], name, is_idle=bool(idle)),
                     count=len({found.process for found in idle or own}),
-                    compile_ids=(found.compile_id for found in idle or own),
+                    of=idle or own,
                     user_stack=site.stack,
                     fixes=(INSIDE_DDP if site.mechanism == "ddp_forward" else _OWN_CLASS,),
                     severity="error" if idle else "warning",

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from graphdoctor.facts.ddp import DdpSplit
-from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.wording import bytes_text, counted
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, setting
+from graphdoctor.rules.toolkit import (
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    bytes_text,
+    counted,
+    grouped,
+    setting,
+)
 
 _ONE_GRAPH = setting(
     "optimize_ddp",
@@ -93,8 +100,7 @@ class DdpSplitGraph(RecordingRule, severity="info"):
                 entry=frame.entry,
                 message=f"torch splits the graph of `{frame.described}` into {len(last.buckets)} at DDP's buckets; "
                 f"{_crossing(last)}",
-                count=len(splits),
-                compile_ids=(split.compile_id for split in splits),
+                of=splits,
                 fixes=(_ONE_GRAPH,),
                 ddp_split=last,
             )

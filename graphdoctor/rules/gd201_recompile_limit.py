@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from graphdoctor.facts.command import command_line
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import Compile
-from graphdoctor.facts.wording import counted
 from graphdoctor.rules.toolkit import (
     Matches,
     RecompileEvent,
@@ -16,7 +14,9 @@ from graphdoctor.rules.toolkit import (
     RecordingView,
     RuleMatch,
     call_fix,
+    counted,
     distinct_values,
+    grouped,
     hidden_change_count,
     setting,
 )
@@ -116,7 +116,7 @@ def _match(
         message=f"`{frame.described}` runs eagerly{since}{with_it}: it hit torch's {name} after "
         f"{counted(len(versions), 'compile')}{by}",
         count=1,
-        compile_ids=(compile_.compile_id for compile_ in event.compiles),
+        of=event.compiles,
         changes=distinct_values(change for item in earlier for change in item.changes),
         hidden_change_count=hidden_change_count(earlier),
         reasons=limit.failure.chain if limit.failure else (),

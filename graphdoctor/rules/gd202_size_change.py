@@ -6,7 +6,6 @@ import re
 
 from graphdoctor.facts.expressions import expression, size_dim
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.facts.wording import names
 from graphdoctor.rules.toolkit import (
     Fixes,
     RecompileGroup,
@@ -15,6 +14,7 @@ from graphdoctor.rules.toolkit import (
     can_be_dynamic,
     compile_argument,
     config_fix,
+    names,
 )
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.wording import quoted
 from graphdoctor.rules.toolkit import (
     Matches,
     RecompileEvent,
@@ -13,6 +12,7 @@ from graphdoctor.rules.toolkit import (
     RuleMatch,
     code_fix,
     distinct_values,
+    quoted,
 )
 
 _LARGE = 50
@@ -80,9 +80,8 @@ class SmallPart(RecordingRule, severity="info"):
                 entry=line,
                 message=f"`{first.frame.described}` recompiles all of its {whole} operations for {value}, which only "
                 f"{part} of them use, on this line",
-                count=len(alike),
                 changes=distinct_values(change for event, *_ in alike for change in event.changes),
-                compile_ids=(event.compiles[0].compile_id for event, *_ in alike),
+                of=[event.compiles[0] for event, *_ in alike],
                 fixes=(code_fix(f"Compile the part that uses {value} separately", is_safe=True),),
             )
 

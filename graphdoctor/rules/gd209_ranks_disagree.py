@@ -6,7 +6,6 @@ from collections import Counter
 
 from graphdoctor.facts.job import Aspect, Job, JobFinding
 from graphdoctor.facts.recording import Compile
-from graphdoctor.facts.wording import ranks_text, times
 from graphdoctor.rules.diagnosis.findings import digest
 from graphdoctor.rules.toolkit import (
     Fixes,
@@ -16,7 +15,9 @@ from graphdoctor.rules.toolkit import (
     RuleMatch,
     call_fix,
     compile_argument,
+    ranks_text,
     setting,
+    times,
 )
 
 _MAIN = "rank0"
@@ -104,7 +105,7 @@ class RanksDisagree(RecordingRule):
                 entry=frame.entry,
                 message=f"`{frame.described}` was compiled {often} ({shown})",
                 count=most - least,
-                compile_ids=(item.compile_id for rank, item in items if counts[rank] == most),
+                of=[item for rank, item in items if counts[rank] == most],
                 fixes=_fixes(is_together=False),
             )
 

@@ -9,7 +9,6 @@ from graphdoctor.facts.expressions import is_carried
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.sums import sum_of_known
-from graphdoctor.facts.wording import counted, names
 from graphdoctor.rules.toolkit import (
     Fixes,
     Matches,
@@ -18,8 +17,10 @@ from graphdoctor.rules.toolkit import (
     RecordingView,
     RuleMatch,
     config_fix,
+    counted,
     distinct_values,
     hidden_change_count,
+    names,
     sources_setting,
 )
 
@@ -71,15 +72,14 @@ class ColdStart(RecordingRule, severity="info"):
         if not learned:
             return
         changes = distinct_values(change for event in learned for change in event.changes)
-        compile_ids = tuple(item.compile_id for event in learned for item in event.compiles)
+        compiles = [item for event in learned for item in event.compiles]
         seconds = sum_of_known(event.cost_s for event in learned)
         cost = "" if seconds is None else f" ({seconds:.2f} s)"
-        values, count = names(change.expression for change in changes), counted(len(compile_ids), "recompile")
+        values, count = names(change.expression for change in changes), counted(len(compiles), "recompile")
         yield RuleMatch(
             entry=learned[0].frame.entry,
             message=f"each start of the program costs {count}{cost} to make {values} dynamic",
-            count=len(compile_ids),
-            compile_ids=compile_ids,
+            of=compiles,
             changes=changes,
             hidden_change_count=hidden_change_count(learned),
             fixes=_fixes(changes),

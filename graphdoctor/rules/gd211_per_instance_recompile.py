@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.facts.wording import names
 from graphdoctor.rules.toolkit import (
     REGIONAL,
     Matches,
@@ -16,7 +14,9 @@ from graphdoctor.rules.toolkit import (
     RuleMatch,
     code_fix,
     distinct_values,
+    grouped,
     hidden_change_count,
+    names,
 )
 
 _FEWEST = 2
@@ -129,8 +129,7 @@ def _match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
         entry=frame.entry,
         message=f"`{frame.described}` recompiles for each instance, because {values} "
         f"{'differs' if len(changes) == 1 else 'differ'}",
-        count=len(events),
-        compile_ids=(event.compiles[0].compile_id for event in events),
+        of=[event.compiles[0] for event in events],
         related=((site, "called here, one instance after another"),) if site is not None else (),
         changes=changes,
         hidden_change_count=hidden_change_count(events),

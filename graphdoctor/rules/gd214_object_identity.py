@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.facts.wording import quoted, without_middle
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, quoted, without_middle
 
 
 class ObjectIdentity(RecompileRule):

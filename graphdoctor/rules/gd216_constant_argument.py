@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.wording import quoted
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, code_fix
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, quoted
 
 
 class ConstantArgument(RecompileRule):

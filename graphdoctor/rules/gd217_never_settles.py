@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.wording import counted, names
 from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled
 from graphdoctor.rules.gd205_module_number import module_number_fixes
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, counted, names
 
 
 class NeverSettles(RecordingRule, severity="error"):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.facts.wording import quoted
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, quoted
 
 _GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+=|\[[^]]*\]\s*=(?!=))"
 

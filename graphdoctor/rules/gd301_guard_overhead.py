@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphdoctor.facts.guards import Guards, GuardSet
-from graphdoctor.facts.wording import percent
 from graphdoctor.rules.toolkit import (
     SKIP_ALL,
     SKIP_INBUILT,
@@ -14,6 +13,7 @@ from graphdoctor.rules.toolkit import (
     RuleMatch,
     code_fix,
     guard_filter,
+    percent,
 )
 
 _MIN_SHARE = 0.1
@@ -79,7 +79,7 @@ class GuardOverhead(RecordingRule):
             entry=frame.entry,
             message=f"guard checks take {least}{percent(share)} of a steady call{most}{_parts(costliest)}",
             count=sum(found.runs_per_call or 0 for found in run),
-            compile_ids=(found.compile_id for found in run),
+            of=run,
             fixes=_fixes(guards),
         )
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 from graphdoctor.facts.guards import GuardSet
-from graphdoctor.facts.wording import counted
-from graphdoctor.rules.toolkit import REGIONAL, SKIP_ALL, SKIP_INBUILT, Matches, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.toolkit import (
+    REGIONAL,
+    SKIP_ALL,
+    SKIP_INBUILT,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    counted,
+)
 
 _MIN_COUNT = 1000
 
@@ -78,6 +86,6 @@ class GuardsOnModules(RecordingRule, severity="info"):
                     message=f"`{frame.name}` checks {count:,} guards on the structure of "
                     f"{counted(len(modules), 'module')} in each run",
                     count=count,
-                    compile_ids=(found.compile_id,),
+                    of=(found,),
                     fixes=(SKIP_INBUILT, REGIONAL, SKIP_ALL),
                 )

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame
-from graphdoctor.facts.wording import without_middle
-from graphdoctor.rules.toolkit import Fixes, Matches, RecordingRule, RecordingView, RuleMatch, call_fix, code_fix
+from graphdoctor.rules.toolkit import (
+    Fixes,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    call_fix,
+    code_fix,
+    grouped,
+    without_middle,
+)
 
 _MIN_TIMES = 3
 _MAX_VALUES = 4
@@ -72,8 +80,7 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
         entry=first.guard_location or frame.entry,
         message=f"`{first.expression}` differed in {len(found)} recompiles of `{frame.name}`"
         + (f": {shown}" if values else ""),
-        count=len(found),
-        compile_ids=(compile_.compile_id for compile_, _ in found),
+        of=[compile_ for compile_, _ in found],
         changes=(first,),
         torch_reason=first.guard,
         user_stack=found[0][0].stack,

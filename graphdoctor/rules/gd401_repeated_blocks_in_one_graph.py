@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from graphdoctor.facts.command import block_lines
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
-from graphdoctor.facts.wording import names
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, call_fix
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, call_fix, grouped, names
 
 _FEWEST_OPS = 100
 """Fewest operations of blocks that torch could share. Compiling so many with Inductor takes seconds, whatever ``eager``
@@ -131,8 +129,7 @@ class RepeatedBlocksInGraph(RecordingRule, severity="info"):
             entry=frame.entry,
             message=f"`{target.class_name or frame.name}` has {blocks} modules in one graph of "
             f"{largest.ops} operations{took}; torch could compile one{each} and share it",
-            count=len(found),
-            compile_ids=(repeats.compile.compile_id for repeats in found),
+            of=[repeats.compile for repeats in found],
             fixes=(_regional(target, largest.blocks),),
             subject=", ".join(of.class_name for of in largest.blocks),
         )

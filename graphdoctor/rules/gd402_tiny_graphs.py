@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.wording import counted, percent
 from graphdoctor.rules.toolkit import (
     CUDA_GRAPHS,
     Matches,
@@ -11,6 +10,8 @@ from graphdoctor.rules.toolkit import (
     RuleMatch,
     code_fix,
     compile_argument,
+    counted,
+    percent,
 )
 
 _MIN_SHARE = 0.5

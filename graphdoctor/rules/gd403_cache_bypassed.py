@@ -9,8 +9,16 @@ from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind
 from graphdoctor.facts.recording import GraphNode
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.sums import whole_sum
-from graphdoctor.facts.wording import counted
-from graphdoctor.rules.toolkit import Fixes, Matches, RecordingRule, RecordingView, RuleMatch, code_fix, setting
+from graphdoctor.rules.toolkit import (
+    Fixes,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    counted,
+    setting,
+)
 
 _WHY: Mapping[CacheBypassKind, str] = {
     "function": "keeps no graph with {subject}, which torch can't see into",
@@ -115,8 +123,7 @@ class CacheBypassed(RecordingRule, severity="info"):
             yield RuleMatch(
                 entry=entry,
                 message=f"each start {_again(found, view)}: torch's cache {_WHY[first.kind].format(subject=subject)}",
-                count=len(found),
-                compile_ids=(bypass.compile_id for bypass in found),
+                of=found,
                 torch_reason=first.reason,
                 subject=f"{first.kind} {first.subject or ''}".strip(),
                 fixes=_fixes(first),

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.facts.wording import without_middle
-from graphdoctor.rules.toolkit import BreakRule, BreakSite, Matches, RecordingRule, RecordingView, RuleMatch, call_fix
+from graphdoctor.rules.toolkit import (
+    BreakRule,
+    BreakSite,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    call_fix,
+    without_middle,
+)
 
 _OF_TORCH = re.compile(r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE)
 """What torch puts around the exception (``torch/_dynamo/exc.py``, 2.13)."""
@@ -77,8 +85,7 @@ class BackendException(BreakRule, RecordingRule, severity="error"):
             yield RuleMatch(
                 entry=frame.entry if frame is not None else compile_.stack[-1],
                 message=f"the backend {backend}raised on graph {compile_.compile_id}{f': {raised}' if raised else ''}",
-                count=1,
-                compile_ids=(compile_.compile_id,),
+                of=(compile_,),
                 torch_reason=compile_.failure.message,
                 user_stack=compile_.stack,
                 fixes=self.remedies,

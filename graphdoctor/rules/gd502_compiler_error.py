@@ -75,8 +75,7 @@ class CompilerError(RecordingRule, severity="error"):
             yield RuleMatch(
                 entry=innermost(failure.stack) or (frame.entry if frame is not None else compile_.stack[-1]),
                 message=f"torch.compile itself failed here with {failure.type}: {first}".rstrip(": "),
-                count=1,
-                compile_ids=(compile_.compile_id,),
+                of=(compile_,),
                 torch_reason=failure.message or None,
                 user_stack=failure.stack,
                 fixes=_FIXES,

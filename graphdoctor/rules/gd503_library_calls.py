@@ -6,7 +6,6 @@ from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.profiled import Profiled
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.wording import counted, factor_text, percent
 from graphdoctor.rules.diagnosis.kernel_times import by_line, call_us, timed_kernels
 from graphdoctor.rules.toolkit import (
     Fixes,
@@ -16,7 +15,10 @@ from graphdoctor.rules.toolkit import (
     RuleMatch,
     code_fix,
     config_fix,
+    counted,
+    factor_text,
     max_autotune,
+    percent,
 )
 
 _MIN_SHARE = 0.8

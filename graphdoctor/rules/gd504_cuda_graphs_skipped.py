@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import CudaGraphSkip, CudaGraphSkipKind
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.wording import names
 from graphdoctor.rules.toolkit import (
     CUDA_GRAPHS,
     Fixes,
@@ -20,6 +18,8 @@ from graphdoctor.rules.toolkit import (
     RuleMatch,
     code_fix,
     compile_argument,
+    grouped,
+    names,
     setting,
 )
 
@@ -147,8 +147,7 @@ def _matches(every: Iterable[CudaGraphSkip], what: str, view: RecordingView) -> 
         yield RuleMatch(
             entry=entry,
             message=f"CUDA graphs were asked for, but {why}" if is_without else f"{what}: {why}",
-            count=len(skips),
-            compile_ids=(skip.compile_id for skip in skips),
+            of=skips,
             torch_reason=first.reason,
             severity="info" if not first.is_on_gpu else None,
             subject=f"{what} {first.kind}",

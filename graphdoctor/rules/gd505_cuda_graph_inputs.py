@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.wording import names, percent
-from graphdoctor.rules.toolkit import CUDA_GRAPHS, Matches, RecordingRule, RecordingView, RuleMatch, call_fix, code_fix
+from graphdoctor.rules.toolkit import (
+    CUDA_GRAPHS,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    call_fix,
+    code_fix,
+    names,
+    percent,
+)
 
 _MIN_SHARE = 0.1
 

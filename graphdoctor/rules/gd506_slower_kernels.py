@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from graphdoctor.facts.kernels import KernelShare
-from graphdoctor.facts.wording import factor_text
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix, max_autotune
+from graphdoctor.rules.toolkit import (
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    factor_text,
+    max_autotune,
+)
 
 _MIN_RATIO = 1.1
 

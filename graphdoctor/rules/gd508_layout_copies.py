@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphdoctor.facts.profiled import InductorOperation
-from graphdoctor.facts.wording import names
 from graphdoctor.rules.diagnosis.kernel_times import (
     TimedKernel,
     at_lines,
@@ -14,7 +13,7 @@ from graphdoctor.rules.diagnosis.kernel_times import (
     mostly,
     timed_kernels,
 )
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, code_fix
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, code_fix, names
 
 _COPIES = frozenset({"aten.clone.default", "aten.copy.default"})
 

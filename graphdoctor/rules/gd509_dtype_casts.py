@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphdoctor.facts.profiled import InductorOperation, Profiled
-from graphdoctor.facts.wording import counted, percent
 from graphdoctor.rules.diagnosis.kernel_times import (
     CLEAR,
     TimedKernel,
@@ -14,7 +13,7 @@ from graphdoctor.rules.diagnosis.kernel_times import (
     mostly,
     timed_kernels,
 )
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix, counted, percent
 
 _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default"})
 _COPIES = frozenset({"aten.clone.default"})
@@ -112,7 +111,11 @@ def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -
         and operation.stack
         and _NARROWER.intersection(operation.input_dtypes)
     ]
-    own = [kernel for kernel in kernels if any(_computes_wide(each) for each in kernel.operations)]
+    own = [
+        kernel
+        for kernel in kernels
+        if any(each.target not in _CASTS and _WIDE in (each.dtype, *each.input_dtypes) for each in kernel.operations)
+    ]
     us, runs = sum(kernel.us for kernel in own), sum(kernel.runs for kernel in own)
     if not widened or us < CLEAR * whole_us:
         return
@@ -125,7 +128,7 @@ def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -
         message=f"{first.input_dtypes[0]} becomes float64 here: {counted(runs, 'kernel')} that {computes} in float64 "
         f"{takes} {percent(us / whole_us)} of a steady call",
         count=runs,
-        compile_ids=(kernel.graph.compile_id for kernel in own),
+        of=[kernel.graph for kernel in own],
         related=tuple((line, "becomes float64 here too") for line in others),
         user_stack=first.stack,
         subject=_WIDE,
@@ -133,7 +136,3 @@ def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -
         call_us=us,
         fixes=(_IN_FLOAT32,),
     )
-
-
-def _computes_wide(operation: InductorOperation) -> bool:
-    return operation.target not in _CASTS and _WIDE in (operation.dtype, *operation.input_dtypes)

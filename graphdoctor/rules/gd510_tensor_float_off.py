@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from graphdoctor.facts.fixes import SnippetPlace
-from graphdoctor.facts.recording import GraphNode, Recording
-from graphdoctor.facts.wording import counted
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix
+from graphdoctor.facts.recording import Graph, GraphNode, Recording
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix, counted
 
 _FIRST_WITH_TF32 = (8, 0)
 _ON_CUDA = re.compile(r"^f32\[.*\] cuda(?::(\d+))?$")
@@ -72,15 +71,14 @@ class Tf32Off(RecordingRule, severity="info"):
 
 def _matches(view: RecordingView, names: frozenset[str], what: str, line: str) -> Matches:
     found = list(_nodes(view.recording, names))
-    places = Counter(filter(None, (view.place(node.file, node.line, compile_id) for compile_id, node in found)))
+    places = Counter(filter(None, (view.place(node.file, node.line, graph.compile_id) for graph, node in found)))
     if not places:
         return
     (first, _), *others = places.most_common()
     yield RuleMatch(
         entry=first,
         message=f"{counted(len(found), what)} in float32 could run on tensor cores, but TensorFloat32 is off",
-        count=len(found),
-        compile_ids=(compile_id for compile_id, _ in found),
+        of=[graph for graph, _ in found],
         related=tuple((entry, counted(count, what)) for entry, count in others),
         subject=what,
         fixes=(
@@ -94,7 +92,7 @@ def _matches(view: RecordingView, names: frozenset[str], what: str, line: str) -
     )
 
 
-def _nodes(recording: Recording, names: frozenset[str]) -> Iterator[tuple[str, GraphNode]]:
+def _nodes(recording: Recording, names: frozenset[str]) -> Iterator[tuple[Graph, GraphNode]]:
     """The operations of this kind in float32 on a device with TensorFloat32, with the compile that captured them."""
     capabilities = recording.float32_precision.capabilities if recording.float32_precision else ()
     for graph in recording.graphs:
@@ -104,4 +102,4 @@ def _nodes(recording: Recording, names: frozenset[str]) -> Iterator[tuple[str, G
                 continue
             number = int(device[1] or 0)
             if number < len(capabilities) and capabilities[number] >= _FIRST_WITH_TF32:
-                yield graph.compile_id, node
+                yield graph, node

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.kernels import CudaGraphFunction
-from graphdoctor.facts.wording import counted, names
 from graphdoctor.rules.toolkit import (
     CUDA_GRAPHS,
     Matches,
@@ -17,6 +16,8 @@ from graphdoctor.rules.toolkit import (
     call_fix,
     code_fix,
     config_fix,
+    counted,
+    names,
     setting,
 )
 
@@ -81,7 +82,7 @@ class CudaGraphRecordings(RecordingRule):
                     entry=frame.entry,
                     message=message,
                     count=count,
-                    compile_ids=(function.compile_id,),
+                    of=(function,),
                     subject=f"{subject} {function.phase} {function.name}",
                     fixes=fixes,
                 )

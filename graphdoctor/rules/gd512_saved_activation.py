@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphdoctor.facts.profiled import KeptBy, MeasuredMemory, Profiled
-from graphdoctor.facts.wording import percent
-from graphdoctor.rules.toolkit import Fixes, Matches, RecordingRule, RecordingView, RuleMatch, code_fix, from_setting
+from graphdoctor.rules.toolkit import (
+    Fixes,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
+    from_setting,
+    percent,
+)
 
 _MIB = 1024**2
 _MIN_BYTES = 32 * _MIB
@@ -84,8 +92,7 @@ class SavedActivation(RecordingRule, severity="info"):
                 message=f"the result of `{operation}`, {several}{first.tensor}, is kept for the backward pass: "
                 f"{size / _MIB:,.0f} MiB, {percent(size / (memory.saved_bytes or size))} of what is kept; it is cheap "
                 "to compute again",
-                count=len(group),
-                compile_ids=(kept.graph.compile_id for kept in group),
+                of=[kept.graph for kept in group],
                 subject=f"{operation} {first.tensor}",
                 fixes=_fixes(profiled),
             )

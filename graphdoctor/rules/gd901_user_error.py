@@ -70,8 +70,7 @@ def _matches_of_compile(compile_: Compile, failure: FailedCompile) -> Matches:
         yield RuleMatch(
             entry=entry,
             message=f"torch.compile raised {_RAISED} here: {failure.chain[0].gb_type}",
-            count=1,
-            compile_ids=(compile_.compile_id,),
+            of=(compile_,),
             reasons=failure.chain,
             user_stack=failure.stack,
             fixes=(_COMPARE,),
@@ -88,7 +87,7 @@ def _match(call: Call, error: CallError, failed: Compile | None, target: TargetI
         entry=innermost(stack) or _raising_line(error),
         message=f"call {call.index} raised {kind}: {first}{_in_eager(error)}",
         count=1,
-        compile_ids=(failed.compile_id,) if failed else (),
+        of=(failed,) if failed else (),
         torch_reason=error.message,
         user_stack=stack,
         fixes=(code_fix(_advice(error, target)),),

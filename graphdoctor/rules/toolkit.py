@@ -1,7 +1,19 @@
-"""What rules are written with: their classes, what these are shown, and the suggestions that they make."""
+"""What rules are written with: their classes, what these are shown, and the words and suggestions of their findings."""
 
 from __future__ import annotations
 
+from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.wording import (
+    bytes_text,
+    counted,
+    factor_text,
+    names,
+    percent,
+    quoted,
+    ranks_text,
+    times,
+    without_middle,
+)
 from graphdoctor.rules.diagnosis.recompiles import (
     RecompileEvent,
     RecompileGroup,
@@ -43,6 +55,16 @@ from graphdoctor.rules.diagnosis.suggestions import (
 )
 
 __all__ = (
+    "names",
+    "times",
+    "factor_text",
+    "bytes_text",
+    "without_middle",
+    "ranks_text",
+    "percent",
+    "counted",
+    "quoted",
+    "grouped",
     "BreakRule",
     "BreakSite",
     "CUDA_GRAPHS",

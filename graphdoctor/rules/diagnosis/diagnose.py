@@ -86,6 +86,12 @@ def _relative(facts: tuple[_HasFile, ...], root: Path) -> tuple[_HasFile, ...]:
 def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
     """Count what happened in a recording."""
     recording, steady, watch = view.recording, view.recording.steady_call, view.recording.watch
+    # Distinct functions with distinct sets of changed values.
+    causes = {
+        (event.frame.frame_id, frozenset((change.kind, change.expression) for change in event.changes))
+        for event in view.events
+        if not event.is_over_limit
+    }
     compile_time_s = sum_of_known(compile_.duration_s for compile_ in recording.compiles)
     return Counts(
         calls=len(recording.calls),
@@ -96,7 +102,7 @@ def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
         break_records=sum(record.effect != "raised" for record in recording.breaks),
         skipped_frames=_frame_count(recording.compiles, "skipped"),
         recompiles=sum(compile_.is_recompile for compile_ in recording.compiles),
-        recompile_causes=_cause_count(view),
+        recompile_causes=len(causes),
         frames_over_limit=_frame_count(recording.compiles, "limit"),
         coverage=recording.coverage.share if recording.coverage else None,
         coverage_detail=recording.coverage,
@@ -112,13 +118,3 @@ def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
 
 def _frame_count(compiles: Iterable[Compile], outcome: CompileOutcome) -> int:
     return len({compile_.frame_id for compile_ in compiles if compile_.outcome == outcome})
-
-
-def _cause_count(view: RecordingView) -> int:
-    """Distinct functions with distinct sets of changed values."""
-    causes = {
-        (event.frame.frame_id, frozenset((change.kind, change.expression) for change in event.changes))
-        for event in view.events
-        if not event.is_over_limit
-    }
-    return len(causes)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphdoctor.facts.diagnosis import Cost, Finding, Fix, Location, Severity
+from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Finding, Fix, Location
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry, relative
@@ -56,10 +56,9 @@ def digest(*parts: str) -> str:
 
 _BREAK = "GD1"
 _AS_MATCHED = (
-    *("message", "count", "changes", "hidden_change_count", "reasons", "effects", "break_effects", "user_stack"),
+    *("message", "changes", "hidden_change_count", "reasons", "effects", "break_effects", "user_stack"),
     *("cuda_graph_skip", "ddp_split"),
 )
-_SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
 
 def finding_of(rule: Rule, match: RuleMatch, recording: Recording, root: Path) -> Finding:
@@ -77,7 +76,8 @@ def finding_of(rule: Rule, match: RuleMatch, recording: Recording, root: Path) -
         torch_id=torch_id,
         torch_reason=match.torch_reason or words,
         hints=cause.hints if cause else (),
-        compile_ids=tuple(dict.fromkeys(id_ for id_ in match.compile_ids if id_ is not None)),
+        count=len(match.of) if match.count is None else match.count,
+        compile_ids=tuple(dict.fromkeys(each.compile_id for each in match.of if each.compile_id is not None)),
         fixes=tuple(_placed(fix, recording, root) for fix in rule.sourced(match.fixes)),
         cost=None if match.call_us is None else Cost(call_us=match.call_us, call_from="profile", share=match.share),
         fingerprint=fingerprint(rule.code, match.entry, root, subject),
@@ -130,10 +130,10 @@ def by_effect(finding: Finding) -> tuple[int, int, int, int]:
     """Sort key: severity, then how much code runs eagerly, then how many graphs and how often."""
     effects = finding.effects
     eager_count = len(effects.skipped_frames) + len(effects.rest_eager_frames)
-    return (_SEVERITY_ORDER[finding.severity], -eager_count, -len(effects.graphs), -finding.count)
+    return (SEVERITIES.index(finding.severity), -eager_count, -len(effects.graphs), -finding.count)
 
 
 def by_cost(finding: Finding) -> tuple[int, float, float]:
     """Sort key: severity, then measured time. A stable sort keeps the order of findings that cost the same."""
     cost = finding.cost or Cost()
-    return (_SEVERITY_ORDER[finding.severity], -(cost.call_us or 0.0), -(cost.compile_s or 0.0))
+    return (SEVERITIES.index(finding.severity), -(cost.call_us or 0.0), -(cost.compile_s or 0.0))

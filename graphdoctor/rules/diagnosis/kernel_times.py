@@ -139,7 +139,7 @@ def at_lines(
         entry=entry,
         message=f"{what} take {percent(us / whole_us)} of a steady call ({counted(runs, 'kernel')}{traffic})",
         count=runs,
-        compile_ids=(kernel.graph.compile_id for kernel in kernels),
+        of=[kernel.graph for kernel in kernels],
         related=tuple((line, f"{percent(lines[line] / whole_us)} of the call") for line in others),
         subject=subject,
         call_us=us,

@@ -47,8 +47,7 @@ def _break_match(rule: BreakRule, site: BreakSite, view: RecordingView) -> RuleM
     return RuleMatch(
         entry=site.entry,
         message=rule.message(site),
-        count=len(site.records),
-        compile_ids=(record.compile_id for record in site.records),
+        of=site.records,
         reasons=site.records[0].chain,
         effects=site.effects,
         break_effects=site.break_effects,
@@ -82,13 +81,14 @@ def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> I
 
 
 def _recompile_match(rule: RecompileRule, group: RecompileGroup) -> RuleMatch:
+    reasons = (reason for event in group.events for reason in event.compiles[0].recompile_reasons[:1])
     return RuleMatch(
         entry=_guarding_line(group),
         message=rule.message(group),
         count=group.compile_count,
-        compile_ids=group.compile_ids,
+        of=group.compiles,
         related=tuple(_call_sites(group)),
-        torch_reason="\n".join(dict.fromkeys(_torch_reasons(group))) or None,
+        torch_reason="\n".join(dict.fromkeys(reasons)) or None,
         user_stack=group.events[0].compiles[0].stack,
         fixes=rule.fixes(group),
         # A value carried over a break is named by the line of the break, and lines move.
@@ -110,8 +110,3 @@ def _call_sites(group: RecompileGroup) -> Iterator[tuple[StackEntry, str]]:
     for found in grouped(((site.file, site.line), (site, number)) for site, number in sites if site).values():
         numbers = dict.fromkeys(str(number) for _, number in found if number is not None)
         yield found[0][0], f"called here in call {', '.join(numbers)}" if numbers else "called here"
-
-
-def _torch_reasons(group: RecompileGroup) -> Iterator[str]:
-    for event in group.events:
-        yield from event.compiles[0].recompile_reasons[:1]

@@ -114,14 +114,14 @@ class RecompileGroup:
         return tuple(dict.fromkeys(change.expression for changes in self.changes for change in changes))
 
     @property
-    def compile_ids(self) -> tuple[str, ...]:
+    def compiles(self) -> tuple[Compile, ...]:
         """All compiles that the change caused."""
-        return tuple(compile_.compile_id for event in self.events for compile_ in event.compiles)
+        return tuple(compile_ for event in self.events for compile_ in event.compiles)
 
     @property
     def compile_count(self) -> int:
         """How many compiles got code; those over the limit didn't."""
-        return sum(compile_.outcome == "compiled" for event in self.events for compile_ in event.compiles)
+        return sum(compile_.outcome == "compiled" for compile_ in self.compiles)
 
     def values(self, name: str) -> tuple[str, ...]:
         """What the calls passed for a value, in order: before and in each event, without repetitions and unknown ones.

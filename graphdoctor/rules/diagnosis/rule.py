@@ -10,10 +10,10 @@ import ast
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from graphdoctor.facts.ddp import DdpSplit
 from graphdoctor.facts.diagnosis import Effects, Fix, Severity
@@ -403,6 +403,14 @@ def _line_text(context: SourceContext) -> str | None:
     return lines[number].strip() if 0 <= number < len(lines) else None
 
 
+class OfCompile(Protocol):
+    """What belongs to a compile."""
+
+    @property
+    def compile_id(self) -> str | None:
+        """None for what is outside any compile."""
+
+
 @dataclass(frozen=True)
 class RuleMatch:
     """One thing that a rule found, before it has a fingerprint and a position among the findings.
@@ -410,8 +418,8 @@ class RuleMatch:
     Args:
         entry: The line.
         message: One sentence.
-        count: How often it happened.
-        compile_ids: The compiles in which it happened; None and repetitions are left out.
+        of: What it was found in, each of some compile or of none.
+        count: How often it happened; None if once for each of these.
         related: Other lines that belong to it, each with a note.
         reasons: torch's chained messages, cause first.
         torch_reason: The cause in torch's words, if it isn't the first of ``reasons``.
@@ -424,8 +432,8 @@ class RuleMatch:
 
     entry: StackEntry
     message: str
-    count: int
-    compile_ids: Iterable[str | None] = ()
+    of: Sequence[OfCompile] = ()
+    count: int | None = None
     related: tuple[tuple[StackEntry, str], ...] = ()
     reasons: tuple[BreakReason, ...] = ()
     torch_reason: str | None = None
