@@ -18,7 +18,7 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import torch
 
@@ -46,6 +46,20 @@ class _Tolerance:
     doubtful: float
 
 
+@dataclass(frozen=True)
+class _Known:
+    """One value of the float64 run and of eager mode; the rest is about where both have it."""
+
+    precise: torch.Tensor | None
+    eager: torch.Tensor | None
+    apart: float = math.inf
+    size: float = 0.0
+    least: float = 0.0
+    """What is rounding whatever eager mode's was."""
+    is_alike: bool = False
+    """The float64 run computed it in the same way."""
+
+
 class Rounding:
     """How far from a float64 run values may be.
 
@@ -69,85 +83,74 @@ class Rounding:
         is_shaken: bool = False,
     ) -> None:
         self._precise, self._eager, self._others = precise or Results(), eager, others
-        self._judged, self._is_shaken = judged, is_shaken
-        self._scales: dict[str, float] = {}
-        self._own: dict[tuple[str, str], float] = {}
+        self._is_variant, self._is_untouched = judged == "variant", judged == "untouched"
+        self._is_shaken = is_shaken
+        self._known, self._scale = cache(self._look), cache(self._look_at_all)
+
+    def _look(self, kind: str, name: str) -> _Known:
+        precise, eager = (number(of.values[kind].get(name)) for of in (self._precise, self._eager))
+        if precise is None or eager is None:
+            return _Known(precise, eager)
+        apart, size, half = _distance(eager, precise), _largest(precise), _half(eager.dtype)
+        least = max(half * size, half**1.5 * self._scale(kind))
+        most = least if self._eager.draws_random else max(least, _NEAR * size)
+        return _Known(precise, eager, apart, size, least, apart <= most)
+
+    def _look_at_all(self, kind: str) -> float:
+        found = map(number, self._precise.values[kind].values())
+        return max((_largest(value) for value in found if value is not None), default=0.0)
 
     def decides(self, kind: str, name: str) -> bool:
         """Whether only the distance from the float64 run counts: ``assert_close`` allows wrong gradients of 1e-6."""
-        return self._judged == "variant" and self._is_known(kind, name)
+        return self._is_variant and self._known(kind, name).is_alike
 
     def allows(self, kind: str, name: str, value: object) -> bool:
         """Whether a value of a kind differs from the untouched program's by rounding only."""
-        tolerance, mine = self._tolerance(kind, name), self._comparable(kind, name, value)
-        return tolerance is not None and mine is not None and _distance(mine, tolerance.center) <= tolerance.allowed
+        mine, tolerance = self._comparable(kind, name, value)
+        return mine is not None and tolerance is not None and _distance(mine, tolerance.center) <= tolerance.allowed
 
     def may_allow(self, kind: str, name: str, value: object) -> bool:
         """Whether a value that isn't allowed may still differ by rounding only."""
-        tolerance, mine = self._tolerance(kind, name), self._comparable(kind, name, value)
-        if tolerance is None or mine is None:
+        mine, tolerance = self._comparable(kind, name, value)
+        if mine is None or tolerance is None:
             return is_nearly(value, self._eager.values[kind].get(name))
         if _distance(mine, tolerance.center) <= tolerance.doubtful:
             return True
         # A step may change one element of many altogether.
-        return self._judged == "variant" and not self._is_shaken and _is_small(mine, tolerance.center)
+        return self._is_variant and not self._is_shaken and _is_small(mine, tolerance.center)
 
-    def _comparable(self, kind: str, name: str, value: object) -> torch.Tensor | None:
-        _, eager = self._pair(kind, name)
-        mine = number(value)
-        return None if eager is None or mine is None or mine.dtype != eager.dtype else mine
+    def _comparable(self, kind: str, name: str, value: object) -> tuple[torch.Tensor | None, _Tolerance | None]:
+        known, mine = self._known(kind, name), number(value)
+        if known.eager is None or mine is None or mine.dtype != known.eager.dtype:
+            return None, None
+        return mine, self._tolerance(kind, name, known, known.eager)
 
-    def _tolerance(self, kind: str, name: str) -> _Tolerance | None:
-        precise, eager = self._pair(kind, name)
-        if eager is None:
-            return None
-        if precise is None or not self._is_known(kind, name):
-            return self._tolerance_beside_eager(kind, name, eager) if self._judged == "variant" else None
-        own, least, size = self._own_distance(kind, name), self._least(kind, precise, eager.dtype), _largest(precise)
-        others = self._distances(kind, name, precise)
-        if self._judged == "untouched":
-            return _Tolerance(precise, max(least, _FACTOR * own), 0.0)
-        if self._judged == "changed":
-            return _Tolerance(precise, _FACTOR * max([own, *(one for one in others if one <= least)]), 0.0)
+    def _tolerance(self, kind: str, name: str, known: _Known, eager: torch.Tensor) -> _Tolerance | None:
+        center = known.precise if known.is_alike and known.precise is not None else eager
+        values = [number(other.values[kind].get(name)) for other in self._others]
+        others = [_distance(other, center) for other in values if other is not None]
+        if not known.is_alike:
+            most = _NEAR * _largest(eager)
+            allowed = _FACTOR * max((min(one, most) for one in others), default=0.0)
+            return _Tolerance(eager, allowed, most) if self._is_variant else None
+        own, size, least = known.apart, known.size, known.least
+        if self._is_untouched:
+            return _Tolerance(center, max(least, _FACTOR * own), 0.0)
+        if not self._is_variant:
+            return _Tolerance(center, _FACTOR * max([own, *(one for one in others if one <= least)]), 0.0)
         most = max(_NEAR * size, least)
         allowed = _FACTOR * max([own, self._typical * size, *(min(one, most) for one in others)])
         allowed = max(allowed, torch.finfo(eager.dtype).eps ** _SUMS * size)
         if own > _half(eager.dtype) * size:
             allowed = max(allowed, least)
-        return _Tolerance(precise, allowed, _FACTOR * (max(others, default=0.0) if self._is_shaken else most))
-
-    def _tolerance_beside_eager(self, kind: str, name: str, eager: torch.Tensor) -> _Tolerance:
-        most = _NEAR * _largest(eager)
-        others = [min(one, most) for one in self._distances(kind, name, eager)]
-        return _Tolerance(eager, _FACTOR * max(others, default=0.0), most)
-
-    def _distances(self, kind: str, name: str, center: torch.Tensor) -> list[float]:
-        found = [number(other.values[kind].get(name)) for other in self._others]
-        return [_distance(other, center) for other in found if other is not None]
+        return _Tolerance(center, allowed, _FACTOR * (max(others, default=0.0) if self._is_shaken else most))
 
     @cached_property
     def _typical(self) -> float:
         """The median relative error of eager mode's values. One number alone may be right by chance."""
-        found = []
-        for kind in COMPUTED:
-            for name in self._eager.values[kind]:
-                precise, _ = self._pair(kind, name)
-                if precise is not None and (size := _largest(precise)):
-                    found.append(self._own_distance(kind, name) / size)
+        known = [self._known(kind, name) for kind in COMPUTED for name in self._eager.values[kind]]
+        found = [each.apart / each.size for each in known if each.size]
         return statistics.median([one for one in found if one <= _NEAR] or [0.0])
-
-    def _is_known(self, kind: str, name: str) -> bool:
-        precise, eager = self._pair(kind, name)
-        if precise is None or eager is None:
-            return False
-        least, distance = self._least(kind, precise, eager.dtype), self._own_distance(kind, name)
-        return distance <= (least if self._eager.draws_random else max(least, _NEAR * _largest(precise)))
-
-    def _own_distance(self, kind: str, name: str) -> float:
-        if (kind, name) not in self._own:
-            precise, eager = self._pair(kind, name)
-            self._own[kind, name] = math.inf if precise is None or eager is None else _distance(eager, precise)
-        return self._own[kind, name]
 
     def kinds_apart(self) -> tuple[ResultKind, ...]:
         """Kinds of results of which the float64 run computed a value in another way."""
@@ -155,25 +158,22 @@ class Rounding:
             kind
             for kind in COMPUTED
             if any(
-                number(value) is not None and not self._is_known(kind, name)
-                for name, value in self._eager.values[kind].items()
+                known.eager is not None and not known.is_alike
+                for known in (self._known(kind, name) for name in self._eager.values[kind])
             )
         )
 
     def errors(self, mine: Results) -> tuple[ResultError, ...]:
         """How far results are from the float64 run, next to eager mode's."""
-        found = []
-        for kind in COMPUTED:
-            pairs = list(self._errors(kind, mine.values[kind]))
-            if pairs:
-                variant, eager = (max(values) for values in zip(*pairs, strict=True))
-                found.append(ResultError(kind=kind, variant=variant, eager=eager))
-        return tuple(found)
+        pairs = {kind: list(self._errors(kind, mine.values[kind])) for kind in COMPUTED}
+        worst = {kind: map(max, zip(*found, strict=True)) for kind, found in pairs.items() if found}
+        return tuple(ResultError(kind=kind, variant=variant, eager=eager) for kind, (variant, eager) in worst.items())
 
     def _errors(self, kind: str, mine: Mapping[str, object]) -> Iterator[tuple[float, float]]:
         """For each value of which the float64 run says something, the relative errors of both."""
         for name in self._precise.values[kind]:
-            precise, eager, value = (*self._pair(kind, name), number(mine.get(name)))
+            known, value = self._known(kind, name), number(mine.get(name))
+            precise, eager = known.precise, known.eager
             if precise is None or eager is None or value is None or not precise.shape == eager.shape == value.shape:
                 continue
             size, *errors = (_root_mean_square(one) for one in _errors(precise, value, eager))
@@ -181,15 +181,6 @@ class Rounding:
             most = _half(eager.dtype) if self._eager.draws_random else _NEAR
             if 0 < size < math.inf and errors[1] <= most * size and math.isfinite(errors[0]):
                 yield errors[0] / size, errors[1] / size
-
-    def _pair(self, kind: str, name: str) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        return number(self._precise.values[kind].get(name)), number(self._eager.values[kind].get(name))
-
-    def _least(self, kind: str, precise: torch.Tensor, dtype: torch.dtype) -> float:
-        if kind not in self._scales:
-            found = map(number, self._precise.values[kind].values())
-            self._scales[kind] = max((_largest(value) for value in found if value is not None), default=0.0)
-        return max(_half(dtype) * _largest(precise), _half(dtype) ** 1.5 * self._scales[kind])
 
 
 class Shaken:
