@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, reduce
 from inspect import Parameter
@@ -118,7 +118,7 @@ class Trial:
         elif match is None or match[1] not in parameters:
             raise TargetError(f"{source} isn't an argument of the call")
         else:
-            path = _path(call, list(parameters.values()), match[1], _steps(match[2]))
+            path = self._path(call, parameters[match[1]], _steps(match[2]))
         try:
             reduce(item_at, path, whole)
         except (AttributeError, KeyError, IndexError, TypeError):
@@ -130,6 +130,16 @@ class Trial:
             raise TargetError(f"{source} can't be replaced in the call")
         args, kwargs = changed
         return args, kwargs
+
+    def _path(self, call: Call, parameter: Parameter, steps: list[Step]) -> list[Step]:
+        """Where an argument is in a call, or would be if it were passed by name."""
+        name = parameter.name
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            return [("item", 1), *steps]
+        if parameter.kind is Parameter.VAR_POSITIONAL and steps:
+            name, steps = f"{name}[{steps[0][1]}]", steps[1:]
+        passed = {known: path for path, known, _ in given(call, self._function)}
+        return [*passed.get(name, (("item", 1), ("item", name))), *steps]
 
     def begin_call(self, call: Call) -> None:
         """Keep copies of a call's arguments, and of its defaults, to see whether it mutates them."""
@@ -232,21 +242,6 @@ def _steps(text: str) -> list[Step]:
         ("attribute", attribute) if attribute else ("item", int(index) if index else key)
         for key, index, attribute in _STEP.findall(text)
     ]
-
-
-def _path(call: Call, parameters: Sequence[Parameter], name: str, steps: list[Step]) -> list[Step]:
-    """Where an argument is in a call."""
-    if name in call[1]:
-        return [("item", 1), ("item", name), *steps]
-    position = next(place for place, parameter in enumerate(parameters) if parameter.name == name)
-    match parameters[position].kind:
-        case Parameter.KEYWORD_ONLY:  # its default, where nothing is
-            return [("item", 1), ("item", name), *steps]
-        case Parameter.VAR_KEYWORD:
-            return [("item", 1), *steps]
-        case Parameter.VAR_POSITIONAL if steps:
-            return [("item", 0), ("item", position + steps[0][1]), *steps[1:]]
-    return [("item", 0), ("item", position), *steps]
 
 
 def _resized(value: Any, *, dim: int, size: int) -> Any:  # noqa: ANN401
