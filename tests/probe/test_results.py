@@ -88,6 +88,12 @@ def test_the_kind_of_a_container_is_a_part_of_the_result_and_the_largest_differe
     assert compare(Results(), of(torch.ones(1)))["differences"][0]["detail"] == "is missing"
 
 
+@pytest.mark.parametrize("both", [float("nan"), float("inf")])
+def test_elements_that_are_the_same_without_being_finite_are_no_difference(both: float) -> None:
+    found = compared(torch.tensor([both, 1.0]), torch.tensor([both, 3.0]))
+    assert (found["largest"], found["detail"]) == (2.0, None)
+
+
 def test_tensors_inside_objects_of_the_program_are_compared() -> None:
     @dataclass
     class Loss:

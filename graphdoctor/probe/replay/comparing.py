@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from ...facts.trials import Comparison, Difference, ResultKind, TextChange
 from ..record.describe import value_text
 from .results import AFTER_CALLS, COMPUTED, KINDS, STRUCTURE, TEXTS, Results
-from .rounding import Rounding, is_nearly
+from .rounding import Rounding, distance, is_nearly
 
 _SIZE = re.compile(r"(list|tuple|dict) of (\d+)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -127,9 +128,8 @@ def _difference(value: object, wanted: object) -> tuple[float | None, str | None
         return None, f"{value_text(value)} instead of {value_text(wanted)}"
     if value.numel() == 0 or value.is_quantized or value.layout is not torch.strided:
         return None, None
-    apart = (value.to(torch.complex128) - wanted.to(torch.complex128)).abs()
-    largest = float(apart.nan_to_num(nan=float("inf")).max())
-    return (None, "NaN or infinity") if largest == float("inf") else (largest, None)
+    largest = distance(value, wanted)
+    return (largest, None) if math.isfinite(largest) else (None, "NaN or infinity")
 
 
 def _short(value: object) -> str:

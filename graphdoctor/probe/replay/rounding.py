@@ -91,7 +91,7 @@ class Rounding:
         precise, eager = (number(of.values[kind].get(name)) for of in (self._precise, self._eager))
         if precise is None or eager is None:
             return _Known(precise, eager)
-        apart, size, half = _distance(eager, precise), _largest(precise), _half(eager.dtype)
+        apart, size, half = distance(eager, precise), _largest(precise), _half(eager.dtype)
         least = max(half * size, half**1.5 * self._scale(kind))
         most = least if self._eager.draws_random else max(least, _NEAR * size)
         return _Known(precise, eager, apart, size, least, apart <= most)
@@ -107,14 +107,14 @@ class Rounding:
     def allows(self, kind: str, name: str, value: object) -> bool:
         """Whether a value of a kind differs from the untouched program's by rounding only."""
         mine, tolerance = self._comparable(kind, name, value)
-        return mine is not None and tolerance is not None and _distance(mine, tolerance.center) <= tolerance.allowed
+        return mine is not None and tolerance is not None and distance(mine, tolerance.center) <= tolerance.allowed
 
     def may_allow(self, kind: str, name: str, value: object) -> bool:
         """Whether a value that isn't allowed may still differ by rounding only."""
         mine, tolerance = self._comparable(kind, name, value)
         if mine is None or tolerance is None:
             return is_nearly(value, self._eager.values[kind].get(name))
-        if _distance(mine, tolerance.center) <= tolerance.doubtful:
+        if distance(mine, tolerance.center) <= tolerance.doubtful:
             return True
         # A step may change one element of many altogether.
         return self._is_variant and not self._is_shaken and _is_small(mine, tolerance.center)
@@ -128,7 +128,7 @@ class Rounding:
     def _tolerance(self, kind: str, name: str, known: _Known, eager: torch.Tensor) -> _Tolerance | None:
         center = known.precise if known.is_alike and known.precise is not None else eager
         values = [number(other.values[kind].get(name)) for other in self._others]
-        others = [_distance(other, center) for other in values if other is not None]
+        others = [distance(other, center) for other in values if other is not None]
         if not known.is_alike:
             most = _NEAR * _largest(eager)
             allowed = _FACTOR * max((min(one, most) for one in others), default=0.0)
@@ -205,7 +205,7 @@ def is_nearly(value: object, wanted: object) -> bool:
     mine, other = number(value), number(wanted)
     if mine is None or other is None or mine.dtype != other.dtype:
         return False
-    return _distance(mine, other) <= _half(mine.dtype) * _largest(other)
+    return distance(mine, other) <= _half(mine.dtype) * _largest(other)
 
 
 def number(value: object) -> torch.Tensor | None:
@@ -249,7 +249,7 @@ def _largest(value: torch.Tensor) -> float:
     return float(size.max()) if size.numel() else 0.0
 
 
-def _distance(value: torch.Tensor, precise: torch.Tensor) -> float:
+def distance(value: torch.Tensor, precise: torch.Tensor) -> float:
     """The largest absolute difference; infinite if they can't be compared."""
     if value.shape != precise.shape:
         return float("inf")
