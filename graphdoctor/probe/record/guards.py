@@ -11,6 +11,7 @@ object of the program is asked for its ``repr``.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -92,24 +93,21 @@ class RecompileRecorder:
     def __init__(self, listener: TraceListener) -> None:
         self._listener = listener
         self._places: dict[_Place, _Place] = {}
-        self._undos: Sequence[Undo] = ()
         self._seen: WeakKeyDictionary[Any, _Seen] = WeakKeyDictionary()
         self.failures: Counter[str] = Counter()
         """Exceptions that were survived here, by type name; the session reports them as a gap."""
 
-    def install(self) -> None:
+    def install(self) -> Undo:
         """Begin to listen.
 
         Raises:
             AttributeError, ImportError: This torch lacks a place of the hooks.
         """
-        self._undos = torch_guards.watch_guards(on_built=self._on_built, on_recompile=self._on_recompile)
-
-    def uninstall(self) -> None:
-        """Stop listening."""
-        for undo in self._undos:
-            undo()
-        self._seen.clear()
+        ends = contextlib.ExitStack()
+        ends.callback(self._seen.clear)
+        for undo in torch_guards.watch_guards(on_built=self._on_built, on_recompile=self._on_recompile):
+            ends.callback(undo)
+        return ends.close
 
     # While a frame is being compiled.
 

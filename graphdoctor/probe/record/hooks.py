@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from itertools import chain
+
 from ..events import EventFile
-from ..torch_private import torch_api, torch_trace
+from ..torch_private import torch_api
 from ..torch_private.replacing import Undo
 from ..torch_private.torch_trace import TraceKeeper
 from .backend import GraphRecorder
@@ -13,30 +17,42 @@ from .reports import failure_gaps, hooking
 
 
 class Hooks:
-    """All of them, from now on until ``close``."""
+    """All of them, on a trace that is written to ``folder``, or to where it is written first."""
 
-    def __init__(self, events: EventFile, listener: TraceListener) -> None:
-        self._events, self.listener = events, listener
-        torch_trace.listen(listener)
-        self.keeper = TraceKeeper(listener)
-        with hooking(events, "compiles after a change of torch's trace logger"):
-            self.keeper.install()
+    def __init__(self, events: EventFile, listener: TraceListener, folder: str | None = None) -> None:
+        self._events, self._listener = events, listener
+        self.keeper = TraceKeeper(listener, folder)
         self._recompiles = RecompileRecorder(listener)
-        with hooking(events, "the causes of recompiles"):
-            self._recompiles.install()
         self.graphs = GraphRecorder(listener.want_file)
-        self._unwatch_graphs: Undo = lambda: None
-        with hooking(events, "the operations and inputs of graphs"):
-            self._unwatch_graphs = self.graphs.install()
+        self.by_module: dict[str, list[tuple[str, Callable[[], Undo]]]] = {
+            "torch._dynamo.convert_frame": [
+                ("compiles after a change of torch's trace logger", self.keeper.install),
+                ("the causes of recompiles", self._recompiles.install),
+            ],
+            "torch._dynamo.output_graph": [("the operations and inputs of graphs", self.graphs.install)],
+        }
+        """What needs a module of torch's: what it records, and what installs it."""
+        self._ends = contextlib.ExitStack()
+
+    def install(self) -> None:
+        """Listen until ``close``."""
+        for what, install in chain.from_iterable(self.by_module.values()):
+            with hooking(self._events, what):
+                self._ends.callback(install())
 
     def report_failures(self) -> None:
         """Report what raised in our own handlers and what never reached them, usually nothing."""
-        for gap in failure_gaps(self.listener, self._recompiles, self.keeper):
+        for gap in failure_gaps(self._listener, self._recompiles, self.keeper):
             self._events.gap(*gap)
+
+    def begin_in_fork(self) -> None:
+        """Nothing has been seen so far in a forked process."""
+        self.graphs.count = 0
+        self._listener.begin_anew()
+        self.keeper.begin_anew()
+        self.keeper.restore()
 
     def close(self) -> None:
         """Stop listening."""
-        self._unwatch_graphs()
-        self._recompiles.uninstall()
-        self.keeper.uninstall()
-        torch_api.trace_logger().removeHandler(self.listener)
+        self._ends.close()
+        torch_api.trace_logger().removeHandler(self._listener)

@@ -66,6 +66,7 @@ class Workload:
         files = ProgramFiles(target.file, has_texts=not request["trial"])
         self.listener = TraceListener(self._on_compile, files, on_limit=self._on_limit)
         self.hooks = Hooks(events, self.listener)
+        self.hooks.install()
         self._add_roots()
         self.compiled_code = CompiledCode() if request["guard_cost"] else None
         self.switches = CompileSwitches(events)

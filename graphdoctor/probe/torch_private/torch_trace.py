@@ -188,17 +188,20 @@ class TraceKeeper:
     """Knows the two handlers that a recording needs: torch's, which writes to ``folder`` or first, and then ours."""
 
     def __init__(self, listener: logging.Handler, folder: str | None = None) -> None:
-        writer = _writer_to(folder)
-        self._kept = [handler for handler in (writer, listener) if handler is not None]
+        self._listener, self._folder = listener, folder
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """No compile has begun so far: at the start, and in a forked process."""
+        writer = _writer_to(self._folder)
+        self._kept = [handler for handler in (writer, self._listener) if handler is not None]
         self._begun = 0
-        self.uninstall: Undo = lambda: None
-        """Leaves torch's logger to the program."""
         self.write_error: OSError | None = None
         """Why the log ends early; None while it's written."""
         if writer is not None:
             writer.handleError = partial(self._end_log, writer)  # type: ignore[method-assign]
 
-    def install(self) -> None:
+    def install(self) -> Undo:
         """Look after the handlers before each compile.
 
         Raises:
@@ -207,7 +210,7 @@ class TraceKeeper:
         self.restore()
         # ``get_compile_id``: ``torch/_dynamo/convert_frame.py``, 2.11 to 2.15.
         convert_frame = import_module("torch._dynamo.convert_frame")
-        self.uninstall = look_on(convert_frame, "get_compile_id", before=lambda *_: self._begin())
+        return look_on(convert_frame, "get_compile_id", before=lambda *_: self._begin())
 
     def _begin(self) -> None:
         """A compile is about to write its first record; one that is part of another doesn't count."""

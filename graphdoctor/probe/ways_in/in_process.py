@@ -109,6 +109,7 @@ class _BlockRecorder:
         self._listener = TraceListener(self._on_compile, ProgramFiles(next(iter(sys.argv), None)), outside)
         self._hooks = Hooks(events, self._listener)
         left_behind.callback(self._hooks.close)
+        self._hooks.install()
         with hooking(events, "where torch.compile was called"):
             left_behind.callback(torch_hooks.watch_compile_calls(self._write_compile_call))
         self._switches = CompileSwitches(events)

@@ -14,23 +14,20 @@ from ...facts.recording import CompileCall
 from ..events import EventFile
 from ..file_names import TRACE_FOLDER
 from ..measure.watched_calls import BackwardSteps, CallWatcher, CompiledAt
-from ..record.backend import GraphRecorder
 from ..record.compile_calls import compile_call, compiled_name, compiled_root
 from ..record.files import ProgramFiles
-from ..record.guards import RecompileRecorder
+from ..record.hooks import Hooks
 from ..record.listener import TraceListener
 from ..record.reports import (
     CompileSwitches,
     describe_environment,
     device_name,
-    failure_gaps,
     hooking,
     report_config,
     report_float32_precision,
     unrecorded_gap,
 )
 from ..torch_private import torch_api, torch_hooks, torch_trace
-from ..torch_private.torch_trace import TraceKeeper
 from ..wire import RunChange
 from .script import append, last_error
 
@@ -47,28 +44,21 @@ class Recorder:
         self._listener = TraceListener(
             self._on_compile, ProgramFiles(next(iter(sys.argv), None)), on_limit=self._on_limit
         )
-        self._keeper = TraceKeeper(self._listener, self._trace_folder)
-        self._recompiles = RecompileRecorder(self._listener)
-        self._graphs = GraphRecorder(self._listener.want_file)
+        self._hooks = hooks = Hooks(self._events, self._listener, self._trace_folder)
         self._watcher = CallWatcher(self._write_artifact)
         self._steps: BackwardSteps | None = None
         self._has_compiled = self._is_rank = False
         self._unwritten_calls: list[CompileCall] = []
-        self._hooks: dict[str, list[tuple[str, Callable[[], object]]]] = {
+        self._own_hooks: dict[str, list[tuple[str, Callable[[], object]]]] = {
             "torch": [("listening to the trace", self._listen), ("the time of a step", self._time_steps)],
-            "torch._dynamo.convert_frame": [
-                ("compiles after a change of torch's trace logger", self._keep_listening),
-                ("the causes of recompiles", self._recompiles.install),
-            ],
             "torch._dynamo.eval_frame": [
                 ("compiles inside DistributedDataParallel", self._compile_inside_ddp),
                 ("coverage and the time of steady calls", lambda: self._watcher.install_calls(_compiled_at)),
             ],
             "torch._dynamo.output_graph": [
-                ("the operations and inputs of graphs", self._graphs.install),
                 (
                     "how much of a call runs in graphs",
-                    lambda: self._watcher.install_graphs(lambda: self._graphs.latest),
+                    lambda: self._watcher.install_graphs(lambda: hooks.graphs.latest),
                 ),
             ],
             "torch._inductor.compiler_bisector": [
@@ -78,14 +68,9 @@ class Recorder:
 
     def hook(self, module: str) -> None:
         """Install what needs a module of torch's, which has been imported."""
-        for what, install in self._hooks[module]:
+        for what, install in (*self._hooks.by_module.get(module, ()), *self._own_hooks.get(module, ())):
             with hooking(self._events, what):
                 install()
-
-    # A forked process has another keeper.
-
-    def _restore(self) -> None:
-        self._keeper.restore()
 
     # What is hooked.
 
@@ -99,14 +84,11 @@ class Recorder:
             append(self._event_path, b'{"event": "rank", %s}\n' % fields)
         torch_trace.add_trace_to(self._trace_folder)
         # The last of the trace logger's handlers, so that our records follow those they belong to.
-        torch_trace.after_log_setup(self._restore)
-        self._restore()
+        torch_trace.after_log_setup(self._hooks.keeper.restore)
+        self._hooks.keeper.restore()
         os.register_at_fork(after_in_child=self._begin_in_fork)
         # Before logging's own exit function, which was registered earlier, closes the trace log.
         atexit.register(self._write_last)
-
-    def _keep_listening(self) -> None:
-        self._keeper.install()
 
     def _time_steps(self) -> None:
         if self._change is not None:
@@ -146,14 +128,14 @@ class Recorder:
             self._unwritten_calls.append(call)
 
     def _write_compile_call(self, call: CompileCall) -> None:
-        self._keeper.restore()
+        self._hooks.keeper.restore()
         torch_api.write_artifact("graphdoctor_compile_call", call)
         self._listener.want_file(call.file)
 
     def _write_artifact(self, name: str, artifact: object) -> None:
         # Not in another process that has compiled nothing, which leaves no log.
         if self._is_main or self._has_compiled:
-            self._keeper.restore()
+            self._hooks.keeper.restore()
             torch_api.write_artifact(name, artifact)
 
     # The end, here and in other processes.
@@ -179,22 +161,15 @@ class Recorder:
         self._events = EventFile(None)
         self._unwritten_calls = []
         with contextlib.suppress(Exception):
-            self._graphs.count = 0
             torch_trace.begin_log_anew()
-            self._listener.begin_anew()
-            self._keeper.uninstall()
-            self._keeper = TraceKeeper(self._listener, self._trace_folder)
-            self._keeper.restore()
-            if "torch._dynamo.convert_frame" in sys.modules:
-                self._keeper.install()
+            self._hooks.begin_in_fork()
             self._watcher.begin_in_fork()
 
     def write_last_facts(self) -> None:
         """Write what is only known at the end of the main process."""
         if (name := device_name()) is not None:
             self._events.write("environment", describe_environment(name))
-        for gap in failure_gaps(self._listener, self._recompiles, self._keeper):
-            self._events.gap(*gap)
+        self._hooks.report_failures()
         if "torch._dynamo" in sys.modules:
             report_config(self._events)
             with hooking(self._events, "what float32 computes with"):
