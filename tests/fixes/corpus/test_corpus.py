@@ -1,0 +1,64 @@
+"""Programs as people write them: torch breaks at the sites that are counted here, and graphdoctor reports the same.
+
+``measure.py`` counts how many of the sites are gone after ``graphdoctor fix``.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import clean_environment, run_command, run_script
+from tests.fixes.corpus.measure import HERE, PROGRAMS, program_names
+
+SITES: dict[str, int] = json.loads((HERE / "expected.json").read_text())
+"""By program how many lines of its own break the graph."""
+MEASURED_WITH = "2.13"
+FILES = [PROGRAMS / f"{name}.py" for name in program_names()]
+
+Found = dict[str, dict[str, Any]]
+
+
+def test_the_corpus_is_large_and_counted() -> None:
+    assert sorted(SITES) == program_names()
+    assert len(SITES) >= 40
+    assert sum(SITES.values()) >= 90
+
+
+@pytest.mark.slow
+def test_every_program_runs_without_torch_compile(tmp_path: Path) -> None:
+    done = run_script(HERE / "oracle.py", "--eager", *FILES, cwd=tmp_path, env=clean_environment())
+
+    found: Found = json.loads(done.stdout)
+    assert len(found) == len(FILES)
+    assert {file: one for file, one in found.items() if one["error"] or one["warnings"]} == {}
+
+
+@pytest.fixture(scope="module")
+def recorded_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, list[dict[str, Any]]]:
+    """What torch says, and graphdoctor's findings in the same process, which makes the calls of all programs."""
+    folder = tmp_path_factory.mktemp("corpus")
+    done = run_command("run", "--quiet", "--report", "all.json", HERE / "oracle.py", *FILES, cwd=folder, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), json.loads((folder / "all.json").read_text())["findings"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not version("torch").startswith(MEASURED_WITH), reason="another torch breaks at other lines")
+def test_every_program_has_the_sites_that_it_claims(recorded_run: tuple[Found, list[dict[str, Any]]]) -> None:
+    found, _ = recorded_run
+    assert {file: one["error"] for file, one in found.items() if one["error"]} == {}
+    assert {Path(file).stem: len(one["sites"]) for file, one in found.items()} == SITES
+
+
+@pytest.mark.slow
+def test_graphdoctor_reports_the_same_lines(recorded_run: tuple[Found, list[dict[str, Any]]]) -> None:
+    found, findings = recorded_run
+    places = [finding["location"] for finding in findings if finding["break_effects"]]
+    reported = {f"{Path(place['file']).name}:{place['line']}" for place in places}
+    own = {site for site in reported if site.partition(".")[0] in SITES}
+    assert own == {site for one in found.values() for site in one["sites"]}
