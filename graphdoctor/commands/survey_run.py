@@ -21,16 +21,13 @@ from graphdoctor.studies.survey.outcome import cut
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
-    from graphdoctor.commands.survey_progress import SurveyProgress
+    from graphdoctor.commands.survey_progress import Key, SurveyProgress
     from graphdoctor.executors.executor import Executor
 
 _TRIED_AGAIN: frozenset[SurveyStatus] = frozenset(
     {"wrong", "compile_failed", "eager_failed", "crashed", "timeout", "out_of_memory", "lost"}
 )
 """What another run may not show: the others are decided by the program and the machine, not by the run."""
-
-Key = tuple[str, str]
-"""A target's name and a variant's."""
 
 
 @dataclass(frozen=True)

@@ -55,22 +55,16 @@ def surroundings_of(recording: Path, replays: Iterable[Path], *, interpreter: st
     # Our own code makes the verdicts.
     files = {str(path) for path in Path(graphdoctor.__file__).parent.rglob("*.py")}
     files.add(os.path.realpath(shutil.which(interpreter) or interpreter))
-    missing: set[str] = set()
-    folders: set[str] = set()
-    installed: set[str] = set()
-    for run in (recording, *replays):
-        reads = reads_of(run)
-        if reads is None:
-            if run == recording:
-                return Change("reads")
-            continue  # it ended early, and verified nothing
-        if reads["unseen"]:
-            return Change(reads["unseen"][0])
-        files.update(reads["files"])
-        missing.update(reads["missing"])
-        folders.update(reads["search_path"])
-        installed.update(reads["prefix"])
-        files.update(str(path) for prefix in reads["prefix"] for path in Path(prefix).glob("pyvenv.cfg"))
+    if (first := reads_of(recording)) is None:
+        return Change("reads")
+    # Without what it read, a replay ended early, and verified nothing.
+    runs = [first, *filter(None, map(reads_of, replays))]
+    read = {name: {item for run in runs for item in run[name]} for name in first}
+    if unseen := [kind for run in runs for kind in run["unseen"]]:
+        return Change(unseen[0])
+    missing, folders, installed = read["missing"], read["search_path"], read["prefix"]
+    files |= read["files"]
+    files.update(str(path) for prefix in installed for path in Path(prefix).glob("pyvenv.cfg"))
     own = f"{os.path.realpath(recording)}/"
     below = tuple(f"{prefix}/lib/" for prefix in installed)
     files = _outside(files, own)
