@@ -70,11 +70,24 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_plain(value: object) -> bool:
+def is_plain(value: object) -> bool:
     """JSON can hold it."""
+    if isinstance(value, (list, tuple)):
+        return all(map(is_plain, value))
     if isinstance(value, dict):
-        return all(map(_is_plain, value.values()))
-    return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, (str, bool, int, float))
+        return all(isinstance(key, str) and is_utf8(key) and is_plain(item) for key, item in value.items())
+    if isinstance(value, str):
+        return is_utf8(value)
+    return value is None or isinstance(value, (bool, int, float))
+
+
+def is_utf8(text: str) -> bool:
+    """A command line can hold bytes that aren't text: Python keeps them as halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 TEXT = Kind("a non-empty string", lambda value: isinstance(value, str) and bool(value.strip()) and "\0" not in value)
@@ -89,7 +102,7 @@ _POSITIVE = Kind("a number above 0", SECONDS.fits, float)
 _SHARE = Kind("a share from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1, float)
 TABLE = Kind(
     "a table of strings, numbers, booleans, and lists of these",
-    lambda value: isinstance(value, dict) and _is_plain(value),
+    lambda value: isinstance(value, dict) and is_plain(value),
 )
 STRINGS = Kind(
     "a table of strings",

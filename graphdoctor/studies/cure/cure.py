@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor import __version__
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.bench import EAGER, Noise, Speedup, Variant
 from graphdoctor.facts.command import block_lines
 from graphdoctor.facts.cure import AS_IT_WAS, CURED, Best, CureReport, CureStep, StepOutcome
@@ -244,11 +245,9 @@ def cure(
         as_it_was=as_it_was,
         cured=cured,
         steps=tuple(search.steps),
-        diff=needed.treatment.diff if needed else "",
         arguments={} if best in (None, EAGER) else VariantSpec(best, changes).arguments(base),
         compile_lines=compile_lines(changes, base, diagnosis.recording.target.blocks or ()),
-        settings=needed.treatment.settings if needed else (),
-        calls=needed.treatment.calls if needed else (),
+        **(values_of(needed.treatment, "diff", "settings", "calls") if needed else {}),
         treatment=treated.treatment if treated else None,
         noise=timings.noise,
         verified_calls=call_count,

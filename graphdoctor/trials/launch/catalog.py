@@ -6,7 +6,6 @@ process of its own does it (``graphdoctor/probe/ways_in/catalog.py``), which can
 
 from __future__ import annotations
 
-import difflib
 import json
 import tempfile
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.catalog import Architecture, Catalog, Program, Refusal, RefusalKind
-from graphdoctor.facts.hints import did_you_mean
+from graphdoctor.facts.hints import nearest
 from graphdoctor.probe.wire import CATALOG_REQUEST_FILE, LIBRARIES, CatalogRequest, program_header
 from graphdoctor.trials.launch.child import ChildExit, Setup, last_events, watch, written
 from graphdoctor.trials.launch.ends import end_of_probe
@@ -72,8 +71,7 @@ def _asked(
     library: str, setup: Setup, architecture: str | None = None, program: Path | None = None
 ) -> tuple[dict[str, Any], Refusal | None]:
     if library not in LIBRARIES:
-        near = difflib.get_close_matches(library.lower(), LIBRARIES, n=1)
-        hint = did_you_mean(near, f"There are catalogs of {', '.join(LIBRARIES)}.")
+        hint = nearest(library.lower(), LIBRARIES, otherwise=f"There are catalogs of {', '.join(LIBRARIES)}.")
         raise GraphDoctorError(f"There is no catalog of {library!r}.", hint=hint)
     request = CatalogRequest(
         library=library,

@@ -14,6 +14,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.hints import did_you_mean
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.values import is_plain, is_utf8
 
 DTYPES = {
     **{"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32"},
@@ -129,7 +130,7 @@ class Request:
 
 def parse_target(text: str) -> TargetText:
     """Read ``file.py``, ``file.py:name``, ``file.py:make()`` or ``package.module:name``."""
-    if not _is_utf8(text) or "\0" in text:
+    if not is_utf8(text) or "\0" in text:
         raise GraphDoctorError(f"{text!r} isn't valid UTF-8.", hint="Rename the file.")
     if not text.strip():
         raise GraphDoctorError("The target is empty.", hint="Write file.py, file.py:name or package.module:name.")
@@ -188,7 +189,7 @@ def parse_inputs(texts: Sequence[str]) -> dict[str, Any] | None:
     """``{"args": […], "kwargs": {…}}`` for the probe; None if there are no inputs."""
     if not texts:
         return None
-    if not all(_is_utf8(text) for text in texts):
+    if not all(is_utf8(text) for text in texts):
         raise GraphDoctorError("--input isn't valid UTF-8.", hint=f"Write {_INPUT_FORMS}.")
     args: list[dict[str, Any]] = []
     kwargs: dict[str, dict[str, Any]] = {}
@@ -244,10 +245,10 @@ def parse_assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
     values: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not name.strip() or not _is_utf8(text):
+        if not equals or not name.strip() or not is_utf8(text):
             raise GraphDoctorError(f"{flag} {text!r} isn't name=value.", hint=f"Write {flag} name=True.")
         values[name.strip()] = found = _literal(value.strip())
-        if not _is_plain(found):
+        if not is_plain(found):
             raise GraphDoctorError(
                 f"{flag} {text!r}: the value must be a number, text, boolean or None, or a list or dict of these."
             )
@@ -261,23 +262,3 @@ def _literal(text: str) -> object:
         return ast.literal_eval(text)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return text
-
-
-def _is_plain(value: object) -> bool:
-    """JSON can carry it to the probe."""
-    if isinstance(value, (list, tuple)):
-        return all(_is_plain(item) for item in value)
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_utf8(key) and _is_plain(item) for key, item in value.items())
-    if isinstance(value, str):
-        return _is_utf8(value)
-    return value is None or isinstance(value, (bool, int, float))
-
-
-def _is_utf8(text: str) -> bool:
-    """A command line can hold bytes that aren't text: Python keeps them as halves of surrogate pairs."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
