@@ -96,8 +96,6 @@ def diagnose_recording(
     """
     from graphdoctor.executors.local import ALONE
     from graphdoctor.facts.result import Result
-    from graphdoctor.rules.catalog import RULES
-    from graphdoctor.rules.diagnosis.diagnose import diagnose
     from graphdoctor.trace.sections import Wanted
 
     root, executor = root or Path.cwd(), executor or ALONE
@@ -105,7 +103,7 @@ def diagnose_recording(
     has_picture = (needs.picture or needs.stages is not None) and not is_cut
     found = _read(recording, rank, Wanted(guards=needs.guards, picture=has_picture), executor)
     found = found.replace(eager_kernels=eager_kernels)
-    diagnosis = diagnose(found, RULES, root=root, version=__version__, selection=selection)
+    diagnosis = diagnosis_of(found, root=root, selection=selection)
     if needs.stages is not None:
         from graphdoctor.rules.diagnosis.stages import graph_stages
 
@@ -119,6 +117,14 @@ def diagnose_recording(
         if picture is not None and len(shown) < len(diagnosis.recording.compiles):
             picture = picture.replace(shown=shown)
     return Result(diagnosis, picture)
+
+
+def diagnosis_of(recording: Recording, *, root: Path, selection: Selection | None = None) -> Diagnosis:
+    """What a recording that was read means, by all rules; otherwise as ``diagnose``."""
+    from graphdoctor.rules.catalog import RULES
+    from graphdoctor.rules.diagnosis.diagnose import diagnose
+
+    return diagnose(recording, RULES, root=root, version=__version__, selection=selection)
 
 
 def _shown(diagnosis: Diagnosis, asked: tuple[str, ...]) -> tuple[str, ...]:

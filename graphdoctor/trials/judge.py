@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from graphdoctor import __version__
 from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis
@@ -19,8 +18,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import Comparison, Difference, ResultKind
 from graphdoctor.facts.wording import kind_text
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.trials.launch.request import Measured
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
@@ -59,8 +57,7 @@ class Observed:
         cls, recording: Recording, root: Path, *, name: str | None = None, is_compile_counted: bool = True
     ) -> Observed:
         """A recording with its whole diagnosis, findings that the user didn't select too: a change can cause them."""
-        diagnosis = diagnose(recording, RULES, root=root, version=__version__)
-        return cls(recording, diagnosis, name, is_compile_counted)
+        return cls(recording, diagnosis_of(recording, root=root), name, is_compile_counted)
 
     @property
     def measures(self) -> Counts:

@@ -23,8 +23,7 @@ from graphdoctor.probe.wire import (
     TRACE_FOLDER,
     WHAT_IF_FILE,
 )
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.studies.bundle.attempt import NOT_TRIED, REFUSED, Attempt, attempt, command_lines
 from graphdoctor.studies.bundle.reproduce import SCRIPT, Script, write_script
 from graphdoctor.studies.bundle.texts import environment_text, issue_text, readme_text, title_of
@@ -87,7 +86,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         raise GraphDoctorError(
             f"{place} has no records from torch.", hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder."
         )
-    diagnosis = diagnose(recording, RULES, root=wanted.root, version=__version__)
+    diagnosis = diagnosis_of(recording, root=wanted.root)
     notes: list[str] = []
     script, tried = Script(None, reason="--redact leaves out source"), None
     if not wanted.is_redacted:

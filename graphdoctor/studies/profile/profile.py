@@ -15,8 +15,7 @@ from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.result import ProfileResult
 from graphdoctor.facts.run import Setting
 from graphdoctor.probe.wire import PROFILE_FILE
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.studies.profile.report import profile_report
 from graphdoctor.trace.reader import read_recording
@@ -54,7 +53,7 @@ def profile_target(
     calibration = None if found.profiled is None else found.profiled.calibration
     if calibration is not None and calibration.is_steady and not calibration.is_kept:
         keep_calibration(calibration)
-    diagnosis = diagnose(found, RULES, root=Path.cwd(), version=__version__, selection=selection)
+    diagnosis = diagnosis_of(found, root=Path.cwd(), selection=selection)
     report = profile_report(found, diagnosis, version=__version__)
     profiled, memory = found.profiled, report.memory
     if is_tried and profiled is not None and memory is not None and memory.has_backward and memory.saved_bytes:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Location
@@ -17,8 +16,7 @@ from graphdoctor.facts.job import RankCompile, RankReport
 from graphdoctor.facts.marks import CompileMark, LogSpan
 from graphdoctor.facts.recording import Compile, Recording
 from graphdoctor.facts.wording import ranks_text
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace.folder import RankFolder, ranks_at
@@ -67,7 +65,7 @@ def read_rank(piece: RankPiece) -> RankReport:
     folder = piece.files.folder
     with other_version(piece.location):
         recording = read_folder(folder, Wanted(marks=True))
-    diagnosis = diagnose(recording, RULES, root=piece.root, version=__version__, selection=piece.selection)
+    diagnosis = diagnosis_of(recording, root=piece.root, selection=piece.selection)
     span = recording.span or LogSpan()
     is_cut = recording.is_partial or any(compile_.outcome == "unfinished" for compile_ in recording.compiles)
     return RankReport(
