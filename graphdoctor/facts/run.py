@@ -106,8 +106,7 @@ class ProbeExit(Fact):
     hint: str | None = None
     """What to do next, with options named as on the command line."""
     hint_code: HintCode | None = None
-    """What ``message`` and ``hint`` say, for another surface to word (``model/hints.py``); None where they are the same
-    on every surface."""
+    """What ``message`` and ``hint`` say, for another surface to word; None where they are the same on every surface."""
     hint_values: dict[HintName, HintValue] = field(default_factory=dict)
     """Values that belong to ``hint_code``, such as the device that can't be used."""
     error_type: ExceptionType | None = None

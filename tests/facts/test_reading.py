@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from graphdoctor.facts.recording import SteadyCall, TargetInfo
 from graphdoctor.facts.stack import StackEntry
 from tests.each import for_each
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_each_field_of_a_report_is_described_by_its_docstring_or_its_name() -> None:
     schema = described_schema(Diagnosis)
@@ -23,6 +27,11 @@ def test_each_field_of_a_report_is_described_by_its_docstring_or_its_name() -> N
     assert all(field.get("description") for field in fields)
     assert schema["properties"]["findings"]["description"] == "Worst first."
     assert schema["properties"]["graphdoctor_version"]["description"] == "Graphdoctor version."
+
+
+def test_a_description_names_only_files_that_are_there() -> None:
+    named = re.findall(r"[\w/]*/\w+\.py\b", json.dumps(described_schema(Diagnosis)))
+    assert [file for file in named if not file.startswith("torch/") and not (ROOT / file).is_file()] == []
 
 
 @for_each(
