@@ -90,6 +90,11 @@ class TimePart(Fact):
     module: str | None
     """The innermost module."""
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """File and number of the line."""
+        return self.stack[-1].file, self.stack[-1].line
+
 
 class ProfiledLine(Fact):
     """What one line of the program costs."""

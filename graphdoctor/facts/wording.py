@@ -134,6 +134,12 @@ def shortened(text: str, limit: int) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
+def first_line(text: str) -> str:
+    """The first line that says something; with the next one after ``backend='x' raised:``, which alone says nothing."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])
+
+
 def without_middle(text: str, most: int = MOST_OF_A_VALUE) -> str:
     """A text without its middle if it is too long, with how much that is.
 

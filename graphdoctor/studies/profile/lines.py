@@ -187,7 +187,7 @@ def module_path(path: str | None, root: str = "") -> str | None:
 
 
 def _lines(parts: Sequence[TimePart], kernels: Sequence[ProfiledKernel], call_us: float) -> Iterable[ProfiledLine]:
-    by_line = grouped(((part.stack[-1].file, part.stack[-1].line), part) for part in parts)
+    by_line = grouped((part.place, part) for part in parts)
     found = []
     for (file, line), own in by_line.items():
         times: dict[int, float] = defaultdict(float)

@@ -108,6 +108,6 @@ def with_bounds(
     """Lines with what most of their time waits for; None where that is unknown for most of it."""
     times: dict[tuple[str, int], dict[BoundBy | None, float]] = defaultdict(lambda: defaultdict(float))
     for part in parts:
-        times[part.stack[-1].file, part.stack[-1].line][kernels[part.kernel].bound_by] += part.us
+        times[part.place][kernels[part.kernel].bound_by] += part.us
     found = ((line, times[line.file, line.line]) for line in lines)
     return tuple(replace(line, bound_by=max(own, key=lambda each: own[each], default=None)) for line, own in found)

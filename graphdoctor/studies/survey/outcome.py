@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.wording import without_middle
+from graphdoctor.facts.wording import first_line, without_middle
 from graphdoctor.rules.gate.check import empty_text, missing_records, refused_call, trouble_of
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ _FRAME = re.compile(r'^ *File "[^"\n]*[/\\]torch[/\\](_inductor|_functorch|_dyna
 _CHAINED = "\nThe above exception was the direct cause of the following exception:\n"
 _BACKEND_FAILED = "torch._dynamo.exc.BackendCompilerFailed"
 _MAX_TRACEBACK = 8_000
+_MAX_WORDS = 500
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def _failed(error: CallError, diagnosis: Diagnosis, *, is_compiled: bool) -> Pie
         stage = compiler_stage(error.type, error.traceback, backend=backend)
         return PieceOutcome("compile_failed", stage, words, error.type, trace)
     if error.eager and error.eager_message:
-        words = _first_line(f"{error.eager}: {error.eager_message}")
+        words = first_line(f"{error.eager}: {error.eager_message}")[:_MAX_WORDS]
     return PieceOutcome("eager_failed", "eager", words, error.eager or error.type, trace)
 
 
@@ -160,10 +161,4 @@ def cut(traceback: str | None) -> str | None:
 
 def _words(error: CallError) -> str:
     name = error.type.rpartition(".")[2]
-    return _first_line(f"{name}: {error.message}" if error.message else name)
-
-
-def _first_line(text: str) -> str:
-    """The first line that says something; torch's own errors end theirs with a colon at times."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or [text]
-    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:500]
+    return first_line(f"{name}: {error.message}" if error.message else name)[:_MAX_WORDS]

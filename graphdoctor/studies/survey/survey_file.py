@@ -17,7 +17,16 @@ _TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
-class ListedTargets:
+class _Listed:
+    """What entries, variants and the whole list can have."""
+
+    name: str | None = None
+    python: str | None = None
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ListedTargets(_Listed):
     """One entry of the list: a target, a pattern of files, or a library.
 
     Args:
@@ -29,21 +38,14 @@ class ListedTargets:
     target: str | None = None
     pattern: str | None = None
     library: str | None = None
-    name: str | None = None
     family: str | None = None
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    python: str | None = None
-    run: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class ListedVariant:
+class ListedVariant(_Listed):
     """One way to compile all of them; without a name, one is made of its settings."""
-
-    name: str | None = None
-    python: str | None = None
-    run: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,10 @@ class SurveyOptions:
 
 
 @dataclass(frozen=True)
-class SurveyFile:
+class SurveyFile(_Listed):
     """A whole list; without variants, there is the one that ``run`` says. ``nodes``: what those of a cluster need."""
 
-    name: str = ""
     options: SurveyOptions = SurveyOptions()
-    python: str | None = None
-    run: Mapping[str, Any] = field(default_factory=dict)
     targets: tuple[ListedTargets, ...] = ()
     variants: tuple[ListedVariant, ...] = ()
     nodes: Environment = field(default_factory=Environment)

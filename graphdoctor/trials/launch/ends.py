@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from graphdoctor.facts.hints import COMMAND_LINE, HintCode, HintValue, during, words
 from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.wording import first_line
 from graphdoctor.probe.wire import EXIT_UNWRITABLE
 
 _MAX_LINE = 500
@@ -171,7 +172,5 @@ def _signal_name(number: int) -> str:
 
 
 def _first_line(message: object) -> str:
-    lines = [line.strip() for line in str(message).splitlines() if line.strip()] or [""]
-    # "backend='x' raised:" says nothing without the next line.
-    line = " ".join(lines[: 2 if lines[0].endswith(":") else 1])
+    line = first_line(str(message))
     return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1] + "…"

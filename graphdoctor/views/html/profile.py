@@ -196,7 +196,7 @@ def _inner(parts: _Parts, least: float, place: Place) -> tuple[Node, ...]:
         if names:
             modules.setdefault(names[0], []).append((names[1:], part))
         else:
-            last = part.stack[-1].file, part.stack[-1].line
+            last = part.place
             lines[last] = lines.get(last, 0.0) + part.us
     found = [_module(name, own, least, place) for name, own in modules.items()]
     for line, us in lines.items():
