@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.fixes.source.flow import certain_nodes
 from graphdoctor.fixes.source.program import ClassInfo, Program, Scope, is_fullgraph, is_off
 from graphdoctor.fixes.source.values import Method, Value, Values
@@ -78,9 +79,7 @@ class _Finder:
 
     def named(self, qualnames: set[str]) -> Iterator[Region]:
         """The functions with these names, unless two share one."""
-        by_name: dict[str, list[Scope]] = {}
-        for scope in self._program.scopes.values():
-            by_name.setdefault(scope.qualname, []).append(scope)
+        by_name = grouped((scope.qualname, scope) for scope in self._program.scopes.values())
         for qualname in sorted(qualnames):
             if qualname != "<module>" and len(found := by_name.get(qualname, [])) == 1:
                 yield Region(found[0], found[0].owner)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from graphdoctor.facts.grouping import grouped
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -118,7 +120,7 @@ class Program:
         self.stores: dict[str, list[Store]] = {}
         self._certain: dict[ClassInfo, bool] = {}
         self._descendants: dict[ClassInfo, list[ClassInfo]] | None = None
-        _Binder(self).run(tree)
+        _Binder(self, self.module).visit(tree.body)
 
     def dotted(self, node: ast.expr, scope: Scope) -> str | None:
         """The full name that an expression refers to: ``torch.nn.Linear`` for ``nn.Linear``, ``builtins.print``.
@@ -178,10 +180,9 @@ class Program:
     def descendants(self, info: ClassInfo) -> list[ClassInfo]:
         """The classes of the file that derive from a class, however indirectly."""
         if self._descendants is None:
-            self._descendants = {}
-            for one in self.classes.values():
-                for ancestor in list(self.ancestors(one))[1:]:
-                    self._descendants.setdefault(ancestor, []).append(one)
+            self._descendants = grouped(
+                (ancestor, one) for one in self.classes.values() for ancestor in list(self.ancestors(one))[1:]
+            )
         return self._descendants.get(info, [])
 
     def ancestors(self, info: ClassInfo) -> Iterator[ClassInfo]:
@@ -216,47 +217,45 @@ class Program:
         )
 
 
+@dataclass(frozen=True)
 class _Binder:
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    """Notes what the nodes in a scope bind, and in what is nested in it."""
 
-    def run(self, tree: ast.Module) -> None:
-        self._block(tree.body, self._program.module, (), None)
+    program: Program
+    scope: Scope
+    names: tuple[str, ...] = ()
+    """Of the functions and classes around the nodes."""
+    owner: ClassInfo | None = None
+    """The class whose body they are."""
 
-    def _block(self, nodes: list[ast.stmt], scope: Scope, names: tuple[str, ...], owner: ClassInfo | None) -> None:
+    def visit(self, nodes: Iterable[ast.AST]) -> None:
         for node in nodes:
-            self._visit(node, scope, names, owner)
+            if isinstance(node, _FUNCTIONS):
+                self._function(node)
+            elif isinstance(node, ast.ClassDef):
+                self._class(node)
+            else:
+                self._bind(node)
+                if isinstance(node, ast.Call):
+                    self.program.calls.append((node, self.scope))
+                self.visit(ast.iter_child_nodes(node))
 
-    def _visit(self, node: ast.AST, scope: Scope, names: tuple[str, ...], owner: ClassInfo | None) -> None:
-        if isinstance(node, _FUNCTIONS):
-            self._function(node, scope, names, owner)
-            return
-        if isinstance(node, ast.ClassDef):
-            self._class(node, scope, names, owner)
-            return
-        self._bind(node, scope, owner)
-        if isinstance(node, ast.Call):
-            self._program.calls.append((node, scope))
-        for child in ast.iter_child_nodes(node):
-            self._visit(child, scope, names, owner)
-
-    def _function(self, node: Function, scope: Scope, names: tuple[str, ...], owner: ClassInfo | None) -> None:
-        name = getattr(node, "name", "<lambda>")
-        inner = Scope(node, ".".join((*names, name)), scope, owner)
-        self._program.scopes[node] = inner
+    def _function(self, node: Function) -> None:
+        name, owner = getattr(node, "name", "<lambda>"), self.owner
+        names = (*self.names, name)
+        inner = Scope(node, ".".join(names), self.scope, owner)
+        self.program.scopes[node] = inner
         if not isinstance(node, ast.Lambda):
             binding = Binding("function", node, end=_end(node))
             if owner is None:
-                scope.bind(name, binding)
+                self.scope.bind(name, binding)
             elif name in owner.methods or name in owner.statics:
                 owner.methods.pop(name, None)
                 owner.statics.add(name)
-                owner.attributes.setdefault(name, []).append((scope, Binding("opaque")))
+                owner.attributes.setdefault(name, []).append((self.scope, Binding("opaque")))
             else:
                 owner.methods[name] = inner
-            for outer in (*node.decorator_list, *node.args.defaults, *node.args.kw_defaults):
-                if outer is not None:
-                    self._visit(outer, scope, names, owner)
+            self.visit(filter(None, (*node.decorator_list, *node.args.defaults, *node.args.kw_defaults)))
         arguments = node.args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             inner.bind(argument.arg, Binding("parameter", argument))
@@ -264,20 +263,17 @@ class _Binder:
             inner.bind(arguments.vararg.arg, Binding("rest", arguments.vararg))
         if arguments.kwarg is not None:
             inner.bind(arguments.kwarg.arg, Binding("opaque"))
-        body = [node.body] if isinstance(node, ast.Lambda) else node.body
-        for child in body:
-            self._visit(child, inner, (*names, name), None)
+        _Binder(self.program, inner, names).visit([node.body] if isinstance(node, ast.Lambda) else node.body)
         if owner is not None:
             self._note_attributes(inner, owner)
 
-    def _class(self, node: ast.ClassDef, scope: Scope, names: tuple[str, ...], owner: ClassInfo | None) -> None:
-        info = ClassInfo(node, scope)
-        self._program.classes[node] = info
-        if owner is None:
-            scope.bind(node.name, Binding("class", node, end=_end(node)))
-        for outer in (*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)):
-            self._visit(outer, scope, names, owner)
-        self._block(node.body, scope, (*names, node.name), info)
+    def _class(self, node: ast.ClassDef) -> None:
+        info = ClassInfo(node, self.scope)
+        self.program.classes[node] = info
+        if self.owner is None:
+            self.scope.bind(node.name, Binding("class", node, end=_end(node)))
+        self.visit((*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)))
+        replace(self, names=(*self.names, node.name), owner=info).visit(node.body)
 
     def _note_attributes(self, method: Scope, owner: ClassInfo) -> None:
         name = method.self_name
@@ -293,7 +289,8 @@ class _Binder:
                 if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == name:
                     owner.attributes.setdefault(target.attr, []).append((method, binding))
 
-    def _bind(self, node: ast.AST, scope: Scope, owner: ClassInfo | None) -> None:
+    def _bind(self, node: ast.AST) -> None:
+        scope, owner = self.scope, self.owner
         for target, binding in _targets(node):
             if isinstance(target, ast.Name) and owner is None:
                 scope.bind(target.id, binding)
@@ -301,7 +298,7 @@ class _Binder:
                 owner.statics.add(target.id)
                 owner.attributes.setdefault(target.id, []).append((scope, binding))
             elif isinstance(target, ast.Attribute):
-                self._program.stores.setdefault(target.attr, []).append(Store(target, scope, binding))
+                self.program.stores.setdefault(target.attr, []).append(Store(target, scope, binding))
         match node:
             case ast.Import(names=names):
                 for alias in names:
@@ -314,7 +311,7 @@ class _Binder:
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 for name in names:
                     scope.bind(name, Binding("opaque"))
-                    self._program.module.bind(name, Binding("opaque"))
+                    self.program.module.bind(name, Binding("opaque"))
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 scope.bind(name, Binding("opaque"))
             case ast.MatchMapping(rest=str(name)):
