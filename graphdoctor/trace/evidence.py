@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -205,16 +205,6 @@ class Evidence:
         self._kernels[key] = before.replace(count=before.count + 1)
 
 
-def joined(parts: Iterable[tuple[str, LogEvidence]]) -> LogEvidence:
-    """What the logs of several processes have."""
-    found: dict[str, Any] = {}
-    for prefix, evidence in parts:
-        for name, value in vars(evidence).items():
-            items = tuple(_prefixed(item, prefix) for item in value) if isinstance(value, tuple) and prefix else value
-            found[name] = found[name] + items if name in found else items
-    return LogEvidence(**found)
-
-
 def record_counts(damage: LogDamage) -> tuple[RecordCount, ...]:
     """The kinds of records by size, largest first."""
     counts, sizes = Counter[str](), Counter[str]()
@@ -225,10 +215,3 @@ def record_counts(damage: LogDamage) -> tuple[RecordCount, ...]:
     return tuple(
         RecordCount(kind=kind, count=counts[kind], size_bytes=sizes[kind], is_shown=is_shown(kind)) for kind in kinds
     )
-
-
-def _prefixed(item: Any, prefix: str) -> Any:  # noqa: ANN401 - any of the models, or an id
-    if isinstance(item, str):
-        return prefix + item
-    compile_id = getattr(item, "compile_id", None)
-    return item if compile_id is None else item.replace(compile_id=prefix + compile_id)

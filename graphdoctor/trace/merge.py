@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from graphdoctor.facts.base import Fact, field_types
+from graphdoctor.facts.evidence import LogEvidence
 from graphdoctor.facts.recording import CaptureGap, Recording
-from graphdoctor.trace.evidence import joined as joined_evidence
 
 _Fact = TypeVar("_Fact", bound=Fact)
 _JOINED = ("compile_calls", "frames", "compiles", "ddp_splits", "breaks", "cache_bypasses")
@@ -62,9 +62,21 @@ def merge(parts: Sequence[Part]) -> Recording:
         is_partial=any(recording.is_partial for recording in renamed),
         graphs=tuple(graph.replace(index=index) for index, graph in enumerate(graphs)),
         sources=tuple({(item.file, item.line): item for recording in renamed for item in recording.sources}.values()),
-        evidence=joined_evidence((part.prefix, part.recording.evidence) for part in parts),
+        evidence=joined_evidence(parts),
         gaps=_merge_gaps(parts),
     )
+
+
+def joined_evidence(parts: Iterable[Part]) -> LogEvidence:
+    """What the logs of several processes have."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        for name, value in vars(part.recording.evidence).items():
+            items = value
+            if isinstance(value, tuple):
+                items = tuple(part.prefix + item if isinstance(item, str) else part.named(item) for item in value)
+            found[name] = found[name] + items if name in found else items
+    return LogEvidence(**found)
 
 
 def _rename(part: Part, frame_base: int) -> Recording:

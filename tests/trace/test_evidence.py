@@ -9,16 +9,18 @@ from pathlib import Path
 from graphdoctor.facts.evidence import CacheAnswer, ExportedProgram, LogEvidence, RuntimeEstimate, TritonKernel
 from graphdoctor.facts.record_kinds import TORCH_KINDS, family_of, is_shown
 from graphdoctor.facts.recording import Environment
-from graphdoctor.trace.evidence import Evidence, joined
+from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.guards.sets import GuardTrees
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.marks import Marks
+from graphdoctor.trace.merge import Part, joined_evidence
 from graphdoctor.trace.phases import Phases
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.stages import Stages
 from tests.conftest import REPOSITORY
 from tests.each import for_each
+from tests.factories import recording
 
 RECORDINGS = REPOSITORY / "tests" / "recordings"
 COMPILE = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
@@ -219,7 +221,8 @@ def test_the_compiles_of_other_processes_have_their_prefix() -> None:
         executions=("0/0",),
         hidden_shapes=2,
     )
-    both = joined([("", one), ("rank1:", one)])
+    whole = recording().replace(evidence=one)
+    both = joined_evidence([Part(whole), Part(whole, "rank1")])
     assert [found.compile_id for found in both.cache_answers] == ["0/0", "rank1:0/0"]
     assert both.executions == ("0/0", "rank1:0/0")
     assert both.hidden_shapes == 4
