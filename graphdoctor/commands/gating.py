@@ -24,7 +24,7 @@ from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
 from graphdoctor.rules.gate.baseline import Baseline, read_baseline
-from graphdoctor.rules.gate.check import Policy, check_target, crashed
+from graphdoctor.rules.gate.check import Policy, check_target
 from graphdoctor.rules.gate.ignores import Comments, PathIgnore, read_comments, unused_ignores
 from graphdoctor.rules.gate.reach import select_targets
 from graphdoctor.trials.launch.child import Setup
@@ -281,7 +281,9 @@ def _judged(ran: Ran, policy: Policy) -> TargetCheck:
     name, target = ran.target.name, ran.target.target
     if ran.diagnosis is not None:
         return check_target(ran.diagnosis, name=name, target=target, comments=ran.comments, policy=policy)
-    return crashed(name=name, target=target, error=ran.error, hint=ran.hint, diagnosis=None, policy=policy)
+    return TargetCheck(
+        name=name, target=target, state="crashed", error=ran.error, hint=ran.hint, fail_on=policy.fail_on
+    )
 
 
 def _unused(ran: Sequence[Ran], checks: Sequence[TargetCheck], project: Project) -> tuple[UnusedIgnore, ...]:

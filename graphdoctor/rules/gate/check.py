@@ -50,7 +50,15 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
     trouble, off = trouble_of(diagnosis), _off_text(diagnosis)
     if error := trouble or off:
         hint = diagnosis.recording.exit.hint if trouble else _ON_AGAIN
-        return crashed(name=name, target=target, error=error, hint=hint, diagnosis=diagnosis, policy=policy)
+        return TargetCheck(
+            name=name,
+            target=target,
+            state="crashed",
+            error=error,
+            hint=hint,
+            diagnosis=diagnosis,
+            fail_on=policy.fail_on,
+        )
     counting, ignored = sort_findings(diagnosis, comments, policy)
     version = release(diagnosis.recording.environment.torch or "")
     compared = policy.baseline.entries(name, version) if policy.baseline else None
@@ -90,21 +98,6 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
     return verdict.replace(state="failed") if has_failed else verdict
 
 
-def crashed(
-    *, name: str, target: str, error: str, hint: str | None, diagnosis: Diagnosis | None, policy: Policy
-) -> TargetCheck:
-    """The verdict on a target that didn't run to its end, so its findings and counts are incomplete."""
-    return TargetCheck(
-        name=name,
-        target=target,
-        state="crashed",
-        error=error,
-        hint=hint,
-        diagnosis=diagnosis,
-        fail_on=policy.fail_on,
-    )
-
-
 def sort_findings(
     diagnosis: Diagnosis, comments: Comments, policy: Policy
 ) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
@@ -122,20 +115,20 @@ def trouble_of(diagnosis: Diagnosis) -> str | None:
 
     A call that torch.compile itself refused (``fullgraph``, a backend) is a reliable result if a finding explains it.
     """
-    refusal = refused_call(diagnosis)
+    recording, refusal = diagnosis.recording, refused_call(diagnosis)
     if refusal is not None:
         is_explained = any(finding.severity == "error" for finding in diagnosis.findings)
         return None if is_explained else _refusal_text(refusal)
-    if diagnosis.recording.exit.reason != "finished":
-        return diagnosis.recording.exit.message or "The run ended early."
-    failed = next((call for call in diagnosis.recording.calls if call.outcome != "ok"), None)
+    if recording.exit.reason != "finished":
+        return recording.exit.message or "The run ended early."
+    failed = next((call for call in recording.calls if call.outcome != "ok"), None)
     if failed is not None:
         return f"Call {failed.index} failed: {failed.error.type if failed.error else 'it did not finish'}."
-    if diagnosis.recording.is_partial:
+    if recording.is_partial:
         return "The recording is incomplete: its log is cut off."
-    if not diagnosis.recording.calls:
+    if not recording.calls:
         return "No calls were made."
-    if diagnosis.recording.environment.torch is None:
+    if recording.environment.torch is None:
         return "The recording doesn't say which version of torch ran."
     return missing_records(diagnosis)
 

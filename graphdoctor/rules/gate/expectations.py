@@ -39,7 +39,7 @@ def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None
     expected = f"{_at_most(limit, 'graph break')}{where}"
     if number > limit:
         return Broken(expected, str(number), found)
-    return _unknown(diagnosis, expected, is_empty_allowed=False)
+    return _unknown(diagnosis, expected)
 
 
 def fullgraph(diagnosis: Diagnosis) -> Broken | None:
@@ -57,7 +57,7 @@ def fullgraph(diagnosis: Diagnosis) -> Broken | None:
     if parts:
         over_limit = _recompiled(diagnosis) if summary.frames_over_limit else ()
         return Broken(expected, ", ".join(parts), (*_of_kind(diagnosis, "GD1"), *over_limit))
-    return _unknown(diagnosis, expected, is_empty_allowed=False)
+    return _unknown(diagnosis, expected)
 
 
 def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> Broken | None:
@@ -107,7 +107,7 @@ def _recompiled(diagnosis: Diagnosis) -> tuple[Finding, ...]:
     return tuple(finding for finding in diagnosis.findings if finding.fingerprint in names)
 
 
-def _unknown(diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool) -> Broken | None:
+def _unknown(diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool = False) -> Broken | None:
     """Why the recording can't show that the expectation holds, or None if it can."""
     if diagnosis.recording.exit.reason != "finished":
         message = diagnosis.recording.exit.message or "The recording ended early."
