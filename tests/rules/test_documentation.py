@@ -8,7 +8,12 @@ from pathlib import Path
 
 import graphdoctor
 from graphdoctor.rules.catalog import ALL_RULES, PAGES, RULES
-from graphdoctor.rules.diagnosis.rule import DOC_SECTIONS, GAP_SECTIONS, GapPage, Rule
+from graphdoctor.rules.diagnosis.rule import GapPage, Rule
+
+DOC_SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "Fix safety", "Source")
+"""Sections of a rule's page, in order."""
+GAP_SECTIONS = ("What it means", "Why it matters", "What to do")
+"""Sections of the page about something that a recording lacks, in order."""
 
 NEEDS_RANKS = {"GD125", "GD126", "GD129", "GD130", "GD209"}
 """Rules whose examples are programs with a process group, which make their calls themselves; tests/distributed runs

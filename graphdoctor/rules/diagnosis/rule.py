@@ -1,7 +1,7 @@
 """What a rule is: documentation, a match, a message, fixes.
 
 Each rule has its own file in ``rules``. The docstring of its class is the page that ``graphdoctor rule CODE``
-prints, with the sections of ``DOC_SECTIONS``.
+prints; ``tests/rules/test_documentation.py`` says which sections it has.
 """
 
 from __future__ import annotations
@@ -42,10 +42,6 @@ Fixes = Iterable[Fix]
 Matches = Iterable["RuleMatch"]
 """What a rule finds, in the order of the log."""
 
-DOC_SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "Fix safety", "Source")
-"""Sections of a rule's page, in order."""
-GAP_SECTIONS = ("What it means", "Why it matters", "What to do")
-"""Sections of the page about something that a recording lacks, in order."""
 
 _GUIDES = {
     "GD1": "PyTorch user guide: torch.compile, common graph breaks",
