@@ -44,6 +44,10 @@ class Row:
         """The compile on the first rank that has it."""
         return self.found[min(self.found)]
 
+    def seconds(self, rank: int) -> float:
+        """How long a rank compiled it; 0 if it doesn't have it, or that is unknown."""
+        return (self.found[rank].duration_s or 0.0) if rank in self.found else 0.0
+
 
 def rows_of(ranks: Sequence[RankReport]) -> list[Row]:
     """All compiles of all ranks, each once, in the order of the first rank; others where that one has them not."""

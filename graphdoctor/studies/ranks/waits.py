@@ -121,12 +121,8 @@ def skew_of(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[Skew, Map
     """
     totals, numbers = [report.summary.compile_time_s for report in ranks], [report.rank for report in ranks]
     known = [total for total in totals if total is not None]
-    own, job_s = dict.fromkeys(numbers, 0.0), 0.0
-    for row in rows:
-        times = {rank: compile_.duration_s or 0.0 for rank, compile_ in row.found.items()}
-        job_s += max(times.values(), default=0.0)
-        for rank, seconds in times.items():
-            own[rank] += seconds
+    own = {rank: sum((row.seconds(rank) for row in rows), 0.0) for rank in numbers}
+    job_s = sum((max(map(row.seconds, numbers)) for row in rows), 0.0)
     is_known = all(compile_.duration_s is not None for row in rows for compile_ in row.found.values())
     skew = Skew(
         compile_s=(min(known), max(known)) if len(known) == len(totals) else None,
@@ -139,9 +135,8 @@ def skew_of(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[Skew, Map
 def _straggler(rows: Sequence[Row], ranks: Sequence[int], job_s: float) -> Straggler | None:
     longer: dict[int, list[tuple[float, Row]]] = defaultdict(list)
     for row in rows:
-        times = {rank: (row.found[rank].duration_s or 0.0) if rank in row.found else 0.0 for rank in ranks}
-        slowest = max(times, key=lambda rank: times[rank])
-        longer[slowest].append((times[slowest] - min(times.values()), row))
+        slowest = max(ranks, key=row.seconds)
+        longer[slowest].append((row.seconds(slowest) - min(map(row.seconds, ranks)), row))
     extra = {rank: sum(seconds for seconds, _ in found) for rank, found in longer.items()}
     rank = max(extra, key=lambda each: extra[each], default=None)
     if rank is None or extra[rank] < max(_NOTABLE_S, _NOTABLE * job_s):
