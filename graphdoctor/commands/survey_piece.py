@@ -424,7 +424,7 @@ def _cause(finding: Finding) -> SurveyCause:
         **values_of(place, "line", "function", "text", "package"),
         **more,
         file=place.shown_file.replace("\\", "/"),
-        eager_frames=len(finding.effects.skipped_frames) + len(finding.effects.rest_eager_frames),
+        eager_frames=len(finding.effects.eager_frames),
     )
 
 

@@ -98,6 +98,11 @@ class Effects(Fact):
     rest_eager_frames: tuple[Described, ...] = ()
     """Functions that run eagerly after the site."""
 
+    @property
+    def eager_frames(self) -> tuple[str, ...]:
+        """Functions that run eagerly, in whole or for the rest."""
+        return (*self.skipped_frames, *self.rest_eager_frames)
+
 
 class Cost(Fact):
     """What a finding costs, measured."""

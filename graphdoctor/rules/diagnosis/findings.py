@@ -129,7 +129,7 @@ def with_shared_first(findings: Sequence[Finding]) -> list[Finding]:
 def by_effect(finding: Finding) -> tuple[int, int, int, int]:
     """Sort key: severity, then how much code runs eagerly, then how many graphs and how often."""
     effects = finding.effects
-    eager_count = len(effects.skipped_frames) + len(effects.rest_eager_frames)
+    eager_count = len(effects.eager_frames)
     return (SEVERITIES.index(finding.severity), -eager_count, -len(effects.graphs), -finding.count)
 
 

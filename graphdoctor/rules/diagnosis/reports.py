@@ -172,7 +172,7 @@ def _gaps(recording: Recording, graphs: Iterable[GraphReport], findings: Iterabl
         if current is not None:
             found[current] = found.get(current, 0.0) + following.start_us - run.end_us
     last = ended_by.get(runs[-1].graph) if runs else None
-    is_skipped = any(finding.effects.skipped_frames or finding.effects.rest_eager_frames for finding in findings)
+    is_skipped = any(finding.effects.eager_frames for finding in findings)
     if last is not None and not is_skipped:
         # No graph follows and no function runs eagerly, so the rest of the call belongs to the last break.
         found[last] = found.get(last, 0.0) + recording.steady_call.call_us - runs[-1].end_us

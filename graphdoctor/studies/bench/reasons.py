@@ -49,7 +49,7 @@ def _is_about_speed(finding: Finding) -> bool:
     if finding.code.startswith(_RUN) or finding.code in _ABOUT_STARTS:
         return False
     share = None if finding.cost is None else finding.cost.share
-    return share is None or share >= _MIN_SHARE or _runs_eagerly(finding)
+    return share is None or share >= _MIN_SHARE or bool(finding.effects.eager_frames)
 
 
 def _rank(finding: Finding, diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[int, float]:
@@ -57,7 +57,7 @@ def _rank(finding: Finding, diagnosis: Diagnosis, kernels: KernelShare | None) -
     call_us = _call_us(finding, diagnosis, kernels)
     if call_us:
         return (0, -call_us)
-    if _runs_eagerly(finding) or finding.severity == "error":
+    if finding.effects.eager_frames or finding.severity == "error":
         return (1, -finding.count)
     compile_s = None if finding.cost is None else finding.cost.compile_s
     return (2, -finding.count) if compile_s is None else (3, -compile_s)
@@ -71,10 +71,6 @@ def _call_us(finding: Finding, diagnosis: Diagnosis, kernels: KernelShare | None
     if finding.code == GuardOverhead.code and guards is not None and guards.call_us is not None:
         return (guards.known_share or 0.0) * guards.call_us
     return kernels.library_us if finding.code == LibraryCalls.code and kernels is not None else None
-
-
-def _runs_eagerly(finding: Finding) -> bool:
-    return bool(finding.effects.skipped_frames or finding.effects.rest_eager_frames)
 
 
 @dataclass(frozen=True)

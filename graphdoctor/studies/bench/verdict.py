@@ -135,10 +135,10 @@ def _slows_calls(finding: Finding) -> bool:
     """
     if finding.code in (RecompileLimit.code, Tf32Off.code):
         return finding.code == RecompileLimit.code
-    cost, effects = finding.cost, finding.effects
+    cost = finding.cost
     if cost is not None and (cost.call_us is not None or cost.compile_s is not None):
         return cost.call_us is not None
-    return not finding.changes or bool(effects.skipped_frames or effects.rest_eager_frames)
+    return not finding.changes or bool(finding.effects.eager_frames)
 
 
 # Several sizes.
