@@ -71,6 +71,10 @@ def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Proper
     return found
 
 
+def _changeable(name: str, kind: str, base: str, *values: Value, tier: int = 0) -> Property:
+    return Property(name, kind, base, (Way(values),), tier=(tier,))
+
+
 def _device_type(leaves: Sequence[Leaf], function: Any) -> str:  # noqa: ANN401
     tensors = [leaf.value for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
     if isinstance(function, torch.nn.Module):
@@ -125,7 +129,7 @@ def _plain_property(leaf: Leaf) -> Property:
         return Property(leaf.expression, "none", base, reason="it is None")
     else:
         return Property(leaf.expression, name, base, reason=f"no other {kind.__qualname__} value is known")
-    return Property(leaf.expression, name, base, (Way(values),), tier=(1,))
+    return _changeable(leaf.expression, name, base, *values, tier=1)
 
 
 def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
@@ -170,23 +174,19 @@ def _tensor_properties(
         yield Property(f"{leaf.expression}.shape", "size", value_text(value), reason=f"its layout is {value.layout}")
     dtypes = arguments.other_dtypes(value.dtype)
     if dtypes:
-        values = tuple(
-            Value(dtype_text(dtype), _changed(leaf, partial(arguments.cast, dtype=dtype))) for dtype in dtypes
-        )
-        yield Property(f"{leaf.expression}.dtype", "dtype", dtype_text(value.dtype), (Way(values),), tier=(4,))
+        casts = [Value(dtype_text(dtype), _changed(leaf, partial(arguments.cast, dtype=dtype))) for dtype in dtypes]
+        yield _changeable(f"{leaf.expression}.dtype", "dtype", dtype_text(value.dtype), *casts, tier=4)
     if is_plain and (layouts := arguments.other_layouts(value)):
-        values = tuple(Value(name, _changed(leaf, partial(arguments.laid_out, layout=name))) for name in layouts)
-        base = arguments.layout_name(value)
-        yield Property(f"{leaf.expression}.stride()", "stride", base, (Way(values),), tier=(5,))
+        laid_out = [Value(name, _changed(leaf, partial(arguments.laid_out, layout=name))) for name in layouts]
+        yield _changeable(f"{leaf.expression}.stride()", "stride", arguments.layout_name(value), *laid_out, tier=5)
     if value.is_floating_point() or value.is_complex():
         wanted = not value.requires_grad
-        make = _changed(leaf, lambda tensor: tensor.detach().requires_grad_(wanted))
-        name = f"{leaf.expression}.requires_grad"
-        yield Property(name, "requires_grad", str(not wanted), (Way((Value(str(wanted), make),)),), tier=(4,))
+        marked = Value(str(wanted), _changed(leaf, lambda tensor: tensor.detach().requires_grad_(wanted)))
+        yield _changeable(f"{leaf.expression}.requires_grad", "requires_grad", str(not wanted), marked, tier=4)
     other = arguments.other_device(value.device)
     if other is not None:
         moved = Value(other, _changed(leaf, lambda tensor: tensor.detach().to(other)))
-        yield Property(f"{leaf.expression}.device", "device", str(value.device), (Way((moved,)),), tier=(6,))
+        yield _changeable(f"{leaf.expression}.device", "device", str(value.device), moved, tier=6)
 
 
 def _size_ways(leaf: Leaf, dim: int, tensors: Sequence[Leaf], *, has_joint: bool) -> Iterator[Way]:
@@ -244,7 +244,7 @@ def _attributes(function: Any) -> Iterator[Property]:  # noqa: ANN401
                 _around(value_text(other), partial(set_for, partial(setattr, module, name), value, other), special)
                 for other, special in _other_numbers(value)
             )
-            yield Property(f"{owner}.{name}", kind, value_text(value), (Way(values),), tier=(3,))
+            yield _changeable(f"{owner}.{name}", kind, value_text(value), *values, tier=3)
 
 
 # Modes around the call.
@@ -254,27 +254,23 @@ def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property
     if isinstance(function, torch.nn.Module):
         names = ("eval", "train")
         switched = _around(names[not function.training], partial(_in_mode, function, is_training=not function.training))
-        yield _mode("train/eval", "training", names[function.training], switched)
+        yield _changeable("train/eval", "training", names[function.training], switched)
     inference = _around("inference_mode", torch.inference_mode)
     grad_modes = (inference,) if is_no_grad else (_around("no_grad", torch.no_grad), inference)
-    yield _mode("grad mode", "grad_mode", "no_grad" if is_no_grad else "enabled", *grad_modes)
+    yield _changeable("grad mode", "grad_mode", "no_grad" if is_no_grad else "enabled", *grad_modes)
     autocast = _around("bf16", lambda: torch.autocast(device, torch.bfloat16))
-    yield _mode("autocast", "autocast", "off", autocast)
+    yield _changeable("autocast", "autocast", "off", autocast)
     dtype = torch.get_default_dtype()
     other = torch.float64 if dtype is not torch.float64 else torch.float32
     switch = _around(dtype_text(other), lambda: set_for(torch.set_default_dtype, dtype, other))
-    yield _mode("default dtype", "default_dtype", dtype_text(dtype), switch)
+    yield _changeable("default dtype", "default_dtype", dtype_text(dtype), switch)
     threads = torch.get_num_threads()
     counts = (threads + 1, threads + 2)
     changed = (_around(str(n), partial(set_for, torch.set_num_threads, threads, n)) for n in counts)
-    yield _mode("number of threads", "threads", str(threads), *changed)
+    yield _changeable("number of threads", "threads", str(threads), *changed)
     is_on = torch.are_deterministic_algorithms_enabled()
     flip = _around(str(not is_on), lambda: set_for(torch.use_deterministic_algorithms, is_on, not is_on))
-    yield _mode("deterministic algorithms", "determinism", str(is_on), flip, tier=7)
-
-
-def _mode(name: str, kind: str, base: str, *values: Value, tier: int = 0) -> Property:
-    return Property(name, kind, base, (Way(values),), tier=(tier,))
+    yield _changeable("deterministic algorithms", "determinism", str(is_on), flip, tier=7)
 
 
 def _around(text: str, context: Callable[[], AbstractContextManager[Any]], is_special: bool = False) -> Value:
