@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import linecache
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from ...facts.recording import CompileCall
 from ..torch_private import torch_api
 from .describe import value_text
+from .sources import parsed
 
 
 def compiled_root(frame: FrameType, call: CompileCall) -> Root:
@@ -119,7 +119,7 @@ def compiled_expression(file: str, line: int) -> str:
     """What is compiled by the call of ``compile`` at a line, as it's written there; ``model`` if that isn't clear."""
     calls = [
         node
-        for node in ast.walk(_tree(file))
+        for node in ast.walk(parsed(file))
         if isinstance(node, ast.Call)
         and node.lineno <= line <= (node.end_lineno or node.lineno)
         and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)) == "compile"
@@ -141,7 +141,7 @@ def target_root(value: object, name: str, kind: str, file: str | None) -> Root |
     """The target of a run, where its file makes it; None if that can't be found."""
     if file is None:
         return None
-    for node in _tree(file).body:
+    for node in parsed(file).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         is_definition = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name
         if is_definition or any(isinstance(target, ast.Name) and target.id == name for target in targets):
@@ -153,10 +153,3 @@ def block_root(target: Root, path: str, module: object) -> Root:
     """A module of the target's that is compiled by itself, in the target's words."""
     steps = (f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
     return replace(target, value=module, expression=target.expression + "".join(steps))
-
-
-def _tree(file: str) -> ast.Module:
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
-        return ast.Module([], [])

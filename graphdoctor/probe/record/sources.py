@@ -43,7 +43,7 @@ class SourceReader:
     """Parses each file once, and reads each place once: a program that goes on recompiling asks for the same ones."""
 
     def __init__(self) -> None:
-        self._tree = cache(_parsed)
+        self._tree = cache(parsed)
         self.context = cache(self._context)
 
     def _context(self, file: str, line: int, code_name: str | None = None) -> SourceContext | None:
@@ -53,7 +53,7 @@ class SourceReader:
         that the line ran in says which of its lambdas and comprehensions is meant.
         """
         tree = self._tree(file)
-        if tree is None or line < 1:
+        if not tree.body or line < 1:
             return None
         path = _path_to(tree, line, _CODE_NAMES.get(code_name))
         function_at = max((i for i, node in enumerate(path) if isinstance(node, _FUNCTIONS)), default=0)
@@ -90,7 +90,7 @@ class SourceReader:
         CPython gives the jump of each operand the position of the one before it (3.11), so only the whole is certain.
         Columns are 0-based, in UTF-8 bytes.
         """
-        for node in ast.walk(self._tree(file) or ast.Module([], [])):
+        for node in ast.walk(self._tree(file)):
             if (
                 isinstance(node, ast.BoolOp)
                 and node.lineno == line
@@ -101,13 +101,12 @@ class SourceReader:
         return None
 
 
-def _parsed(file: str) -> ast.Module | None:
+def parsed(file: str) -> ast.Module:
+    """What a file has, such as a notebook's cell; nothing where it can't be read or parsed."""
     try:
-        text = "".join(linecache.getlines(file))
-        # What isn't there, or is empty, isn't Python here.
-        return ast.parse(text if text.strip() else "!")
+        return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+        return ast.Module([], [])
 
 
 def _path_to(tree: ast.Module, line: int, meant: type[ast.AST] | None) -> list[ast.AST]:
