@@ -146,6 +146,15 @@ def test_an_argument_that_a_call_mutates_is_kept() -> None:
     assert compare(run(1.0), run(3.0))["differences"][0]["detail"] == "is missing"
 
 
+def test_zeros_that_a_call_writes_over_nan_are_a_change() -> None:
+    arguments = {"x": torch.full((2,), float("nan")), "y": torch.full((2,), float("nan"))}
+    copies = copies_of(arguments)
+    arguments["x"].zero_()
+    result = Results()
+    result.add_arguments(copies, arguments)
+    assert list(result.values["state"]) == ["call 0, argument x after it"]
+
+
 def test_gradients_are_weighted_alike_in_every_dtype_so_that_a_sum_hides_nothing() -> None:
     x = torch.randn(4, requires_grad=True)
     found = gradients_of(torch.softmax(x, 0), {}, {"x": x})

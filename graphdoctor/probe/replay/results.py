@@ -17,6 +17,7 @@ import torch
 
 from ...facts.trials import ResultKind
 from ..record.describe import value_text
+from ..target.snapshot import is_same
 from ..torch_private import torch_api
 
 _MAX_BYTES = 2**29
@@ -70,7 +71,7 @@ class Results:
         prefix = f"call {self.call_count}, argument "
         for name, copy in before.items():
             now = after[name].detach()
-            if copy.shape != now.shape or not torch.equal(copy.nan_to_num(), now.nan_to_num()):
+            if not is_same(now, copy):
                 self._keep("state", {f"{prefix}{name} after it": now})
 
     def add_state(self, modules: dict[str, torch.nn.Module]) -> None:

@@ -264,7 +264,7 @@ class State:
     def is_changed(self) -> bool:
         """Whether a container or a tensor is other than it was."""
         return any(_differs(container, kept) for container, kept in self._containers) or any(
-            kept.content is not None and not _is_same(kept.tensor, kept.content) for kept in self._tensors
+            kept.content is not None and not is_same(kept.tensor, kept.content) for kept in self._tensors
         )
 
     def restore(self) -> None:
@@ -315,7 +315,7 @@ class _KeptTensor:
             return tensor._version == self.version
         try:
             # An unchanged tensor keeps its version, which a backward pass may check.
-            if (self.version is None or tensor._version != self.version) and not _is_same(tensor, self.content):
+            if (self.version is None or tensor._version != self.version) and not is_same(tensor, self.content):
                 tensor.copy_(self.content)
             if self.version is not None:
                 self.version = tensor._version
@@ -328,7 +328,8 @@ class _KeptTensor:
         return True
 
 
-def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have the same values; NaN is NaN."""
     try:
         if one.shape != other.shape or torch.equal(one, other):
             return one.shape == other.shape
