@@ -55,7 +55,7 @@ def describe_environment(device_name: str | None) -> Environment:
     ``device_name`` is given, since asking for it starts CUDA, after which a process can't fork.
     """
     paths = sysconfig.get_paths()
-    builds = (("CUDA", torch.version.cuda), ("ROCm", getattr(torch.version, "hip", None)))
+    builds = (("CUDA", torch.version.cuda), ("ROCm", torch.version.hip))
     return Environment(
         python=platform.python_version(),
         torch=str(torch.__version__),

@@ -237,10 +237,14 @@ def _counts(nodes: Iterable[torch.fx.Node], *, is_bytes: bool = False) -> list[i
 
 def shape(value: torch.Tensor) -> list[int] | None:
     """A tensor's shape in the call that is compiled; None if a size has no hint, as one read from a tensor."""
-    sizes: list[Any] = list(value.shape)
-    found = [size if isinstance(size, int) else getattr(size.node, "hint", None) for size in sizes]
-    known = [size for size in found if isinstance(size, int)]
-    return known if len(known) == len(found) else None
+    known = [found for size in value.shape if (found := _number(size)) is not None]
+    return known if len(known) == value.ndim else None
+
+
+def _number(value: Any) -> int | None:  # noqa: ANN401
+    """A size or a count in that call; one that comes from the values of a tensor has no hint."""
+    found = getattr(value.node, "hint", None) if isinstance(value, torch.SymInt) else value
+    return found if isinstance(found, int) else None
 
 
 _STANDS_FOR = {
@@ -277,15 +281,10 @@ def _flops(node: torch.fx.Node) -> int | None:
 
     try:
         count = count_flops_fx(node)
-        if count is None:
-            count = _by_formula(node)
+        return _number(_by_formula(node) if count is None else count)
     except (RuntimeError, TypeError, ValueError, AssertionError, IndexError, KeyError):
         # A formula for another form of the operation.
         return None
-    if isinstance(count, torch.SymInt):
-        # A size of a dynamic dim has a hint, unless it comes from the values of a tensor.
-        count = getattr(count.node, "hint", None)
-    return count if isinstance(count, int) else None
 
 
 def _by_formula(node: torch.fx.Node) -> Any:  # noqa: ANN401

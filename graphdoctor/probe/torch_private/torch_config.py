@@ -107,17 +107,14 @@ def _printed(value: object) -> str:
 
 
 def float32_precision() -> Float32Precision | None:
-    """What float32 computes with on CUDA now; None if CUDA isn't used, on ROCm, and if this torch doesn't say."""
+    """What float32 computes with on CUDA now; None if CUDA isn't used, and on ROCm."""
     if torch.version.cuda is None or not torch.cuda.is_initialized():
         return None
-    matmul = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
-    convolution = getattr(getattr(torch.backends.cudnn, "conv", None), "fp32_precision", None)
-    if matmul is None or convolution is None:
-        return None
+    cudnn: Any = torch.backends.cudnn
     devices = range(torch.cuda.device_count())
     return Float32Precision(
-        matmul_tf32=matmul == "tf32",
-        convolution_tf32=convolution == "tf32",
+        matmul_tf32=torch.backends.cuda.matmul.fp32_precision == "tf32",
+        convolution_tf32=cudnn.conv.fp32_precision == "tf32",
         capabilities=tuple(torch.cuda.get_device_capability(device) for device in devices),
     )
 

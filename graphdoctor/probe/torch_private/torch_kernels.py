@@ -107,8 +107,7 @@ def _only_looks(overload: Any) -> bool:  # noqa: ANN401
 
 def quick_range(name: str) -> AbstractContextManager[Any]:
     """A profiler range about as cheap as torch's own (``_RecordFunctionFast``, ``csrc/autograd/init.cpp``, 2.13)."""
-    fast = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
-    context: AbstractContextManager[Any] = fast(name)
+    context: AbstractContextManager[Any] = torch._C._profiler._RecordFunctionFast(name)
     return context
 
 
