@@ -33,6 +33,7 @@ from graphdoctor.trace.guards.sets import parse_tree
 from graphdoctor.trace.printed_graph import parse_graph
 from tests.conftest import RECORDED_LOGS
 from tests.factories import change, compiled, entry, frame, graph, recompiled, record, recording
+from tests.recorded import kept_log
 from tests.trace.guards.test_sets import guards_in
 from tests.views.html.made import render_page
 
@@ -143,7 +144,7 @@ def test_compiles_are_diagnosed_one_by_one(made: Callable[[int], Recording]) -> 
 
 @pytest.mark.parametrize("name", ["lowered_again.bare", "print_in_helper.bare"])
 def test_a_log_is_read_in_proportion_to_its_compiles(tmp_path: Path, name: str) -> None:
-    (original,) = (RECORDINGS / name).glob("*.log")
+    original = kept_log(f"2.13.0/{name}")
 
     def work(copies: int) -> Work:
         log = tmp_path / f"{copies}.log"
@@ -215,7 +216,7 @@ def test_a_long_line_is_read_once(read: Callable[[str], object], length: int, un
 
 
 def test_ranks_are_read_one_by_one(tmp_path: Path) -> None:
-    (original,) = (RECORDINGS / "break_in_try.bare").glob("*.log")
+    original = kept_log("2.13.0/break_in_try.bare")
 
     def work(count: int) -> Work:
         folder = tmp_path / str(count)

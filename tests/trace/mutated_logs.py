@@ -22,9 +22,8 @@ from graphdoctor.views.guards import guards_view
 from graphdoctor.views.json import json_text
 from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
-from tests.conftest import RECORDED_LOGS
+from tests.recorded import log_content
 
-RECORDINGS = RECORDED_LOGS
 NAMES = (
     "2.6.0/refused.bare",
     "2.13.0/refused.bare",
@@ -61,9 +60,8 @@ class LogRecord:
 @cache
 def records_of(name: str) -> tuple[LogRecord, ...]:
     """The records of one of the recordings, without those of kinds that nobody reads."""
-    (log,) = (RECORDINGS / name).rglob("*.log")
     found = []
-    for text in _RECORD.split(log.read_text(encoding="utf-8"))[1:]:
+    for text in _RECORD.split(log_content(name).decode())[1:]:
         first, *payload = text.splitlines()
         header = _HEADER.fullmatch(first)
         assert header is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from io import StringIO
 from pathlib import Path
 
@@ -19,17 +18,11 @@ from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
+from tests.recorded import log_content
 
-RECORDINGS = RECORDED_LOGS
-NAMES = sorted(str(log.parent.relative_to(RECORDINGS)) for log in RECORDINGS.glob("*/*.bare/*.log"))
+NAMES = sorted(str(log.parent.relative_to(RECORDED_LOGS)) for log in RECORDED_LOGS.glob("*/*.bare/*.log"))
 WITH_EVENTS = "2.13.0/print_in_helper.bare"
 CUTS = 130
-
-
-@cache
-def content(name: str) -> bytes:
-    (log,) = (RECORDINGS / name).glob("*.log")
-    return log.read_bytes()
 
 
 def read(folder: Path, log: bytes) -> Recording | None:
@@ -46,12 +39,12 @@ def is_told(recording: Recording) -> bool:
 
 @for_each("name", NAMES)
 def test_a_whole_log_has_its_beginning(name: str) -> None:
-    assert not is_told(read_recording(RECORDINGS / name))
+    assert not is_told(read_recording(RECORDED_LOGS / name))
 
 
 @pytest.mark.parametrize("name", [WITH_EVENTS, "2.15.0/print_in_helper.bare"])
 def test_wherever_a_log_is_cut_off_the_loss_is_told(tmp_path: Path, name: str) -> None:
-    log = content(name)
+    log = log_content(name)
     untold = []
     for number in range(1, CUTS + 1):
         at = len(log) * number // (CUTS + 1)
@@ -63,7 +56,7 @@ def test_wherever_a_log_is_cut_off_the_loss_is_told(tmp_path: Path, name: str) -
 
 
 def test_between_records_too(tmp_path: Path) -> None:
-    log = content(WITH_EVENTS)
+    log = log_content(WITH_EVENTS)
     starts = [match.start() for match in re.finditer(rb"(?m)^V\d{4} ", log)][1:]
     untold = []
     for at in starts:
@@ -76,7 +69,7 @@ def test_between_records_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["2.6.0/refused.bare", "2.8.0/refused.bare", "2.13.0/refused.bare"])
 def test_a_frame_whose_file_was_defined_before_is_in_the_file_that_the_metrics_name(tmp_path: Path, name: str) -> None:
-    log = content(name)
+    log = log_content(name)
     start = [match.start() for match in re.finditer(rb'(?m)^V[^\n]*\{"dynamo_start"', log)][1]
 
     recording = read(tmp_path, log[start:])
@@ -89,7 +82,7 @@ def test_a_frame_whose_file_was_defined_before_is_in_the_file_that_the_metrics_n
 
 
 def test_a_program_may_print_an_object_or_its_end_before_the_first_record(tmp_path: Path) -> None:
-    recordings = [read(tmp_path, line + content(WITH_EVENTS)) for line in (b'{"step": 1}\n', b"}\n", b"set: {1}\n")]
+    recordings = [read(tmp_path, line + log_content(WITH_EVENTS)) for line in (b'{"step": 1}\n', b"}\n", b"set: {1}\n")]
 
     assert [is_told(recording) for recording in recordings] == [False] * 3
 
@@ -106,13 +99,13 @@ def record(value: str, *payload: str) -> str:
 
 @for_each("version", ["2.8.0", "2.13.0"])
 def test_a_log_of_an_export_says_what_it_has(version: str) -> None:
-    recording = read_recording(RECORDINGS / version / "exported.bare")
+    recording = read_recording(RECORDED_LOGS / version / "exported.bare")
 
     assert said(recording) == ("Dynamo compiled nothing in this log. It has 1 dynamic size, 1 graph of AOTAutograd.")
 
 
 def test_the_first_screen_has_no_zeros_in_its_place() -> None:
-    recording = read_recording(RECORDINGS / "2.13.0" / "exported.bare")
+    recording = read_recording(RECORDED_LOGS / "2.13.0" / "exported.bare")
     console = Console(file=StringIO(), width=80)
     write_view(report_view(diagnose(recording, RULES, root=Path.cwd(), version="0")), console)
     assert isinstance(console.file, StringIO)
@@ -145,7 +138,7 @@ def test_everything_that_such_logs_have_is_named(tmp_path: Path) -> None:
 
 
 def test_a_log_with_a_compile_does_not_say_so() -> None:
-    recording = read_recording(RECORDINGS / "2.13.0" / "refused.bare")
+    recording = read_recording(RECORDED_LOGS / "2.13.0" / "refused.bare")
 
     assert "nothing_compiled" not in {gap.kind for gap in recording.gaps}
 

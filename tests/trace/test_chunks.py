@@ -22,8 +22,7 @@ from graphdoctor.trace.sections import Wanted
 from graphdoctor.trace.storage.log_file import local_log
 from tests.conftest import RECORDED_LOGS
 
-RECORDINGS = RECORDED_LOGS
-LOGS = sorted(RECORDINGS.glob("*/*/**/*.log"))
+LOGS = sorted(RECORDED_LOGS.glob("*/*/**/*.log"))
 KINDS = Wanted(guards=True, picture=True, marks=True).first_section(Environment()).kinds
 
 
@@ -145,7 +144,7 @@ def test_a_part_that_a_process_could_not_read_is_read_here(cut: None, monkeypatc
 
 def test_settings_of_torch_stay_in_the_process_that_read_them(cut: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "_CHUNK_BYTES", 20_000)
-    log = RECORDINGS / "2.13.0" / "print_in_helper.bare" / "dedicated_log_torch_trace_recorded.log"
+    log = RECORDED_LOGS / "2.13.0" / "print_in_helper.bare" / "dedicated_log_torch_trace_recorded.log"
     size = [
         sum(len(record.payload or str(record.value)) for record in read(log, executor)[0] if "metrics" in record.kind)
         for executor in (Local(1), Here())

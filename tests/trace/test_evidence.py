@@ -18,11 +18,10 @@ from graphdoctor.trace.merge import Part, joined_evidence
 from graphdoctor.trace.phases import Phases
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.stages import Stages
-from tests.conftest import REPOSITORY
+from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 from tests.factories import recording
 
-RECORDINGS = REPOSITORY / "tests" / "recordings"
 COMPILE = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
 SIZE = "L['x'].size()[0]"
 TORCH = "/venv/lib/python3.11/site-packages/torch/nn/functional.py"
@@ -207,7 +206,7 @@ def test_what_is_called_shown_is_what_is_read() -> None:
     assert {kind for kind in TORCH_KINDS if is_shown(kind)} - {"export"} == read
 
 
-@for_each("log", sorted(RECORDINGS.rglob("*.log")))
+@for_each("log", sorted(RECORDED_LOGS.rglob("*.log")))
 def test_the_kinds_of_real_logs_are_known(log: Path) -> None:
     records = read_recording(log).evidence.records
     unknown = {found.kind for found in records if not is_shown(found.kind)} - TORCH_KINDS

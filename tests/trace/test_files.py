@@ -15,9 +15,9 @@ from graphdoctor.trace.files import Files
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.reader import read_recording
-from tests.conftest import CLEAN_TARGET, RECORDED_LOGS, run_command
+from tests.conftest import CLEAN_TARGET, run_command
+from tests.recorded import log_content
 
-RECORDINGS = RECORDED_LOGS
 ORIGINS = Origins(Environment(site_roots=("/env/lib/python3.11/site-packages",)))
 
 
@@ -44,13 +44,12 @@ def test_a_file_has_its_owner():
 
 
 def test_a_file_that_one_process_had_no_room_for_is_taken_from_another(tmp_path):
-    (log,) = (RECORDINGS / "2.13.0" / "item").rglob("*.log")
     for rank, text in enumerate(("x = 1\n", None)):
         payload = orjson.dumps({"file": "/project/model.py", "text": text})
         header = {"artifact": {"name": "graphdoctor_file"}, "has_payload": hashlib.md5(payload).hexdigest()}
         record = b"V1121 04:00:00.000000 4242 x.py:1] " + orjson.dumps(header) + b"\n\t" + payload + b"\n"
         path = tmp_path / f"dedicated_log_torch_trace_rank_{rank}_a.log"
-        path.write_bytes(log.read_bytes() + record)
+        path.write_bytes(log_content("2.13.0/item") + record)
     assert kept(tmp_path) == {"model.py": "x = 1\n"}
 
 

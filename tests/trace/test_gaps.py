@@ -18,8 +18,7 @@ from tests import factories
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 
-RECORDINGS = RECORDED_LOGS
-FOLDERS = sorted({log.parent for log in RECORDINGS.rglob("*.log")})
+FOLDERS = sorted({log.parent for log in RECORDED_LOGS.rglob("*.log")})
 COMPILE_CALL = CompileCall(file="/p/a.py", line=1, function="<module>", compiled="f")
 UNREAD = Guards(sets=(GuardSet(compile_id="0/0", guard_count=0, kinds={}, nodes=(), unread_lines=("?",)),))
 DAMAGE = LogDamage(broken_records=2, altered_payloads=1, bad_bytes=1)

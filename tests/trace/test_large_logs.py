@@ -13,6 +13,7 @@ from graphdoctor.rules import diagnosed
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording, most_telling
 from graphdoctor.trace.sections import Details, Text
 from tests.conftest import RECORDED_LOGS
+from tests.recorded import kept_log
 from tests.views.html.made import render_page
 
 RECORDINGS = RECORDED_LOGS / "2.13.0"
@@ -23,7 +24,7 @@ COPIES = 8
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     """Each copy has a function that breaks once and goes on."""
-    (original,) = (RECORDINGS / "print_in_helper.bare").glob("*.log")
+    original = kept_log("2.13.0/print_in_helper.bare")
     size = original.stat().st_size
     assert write_log(original, tmp_path / "large.log", size_bytes=COPIES * size - size // 2) == COPIES
     return tmp_path / "large.log"

@@ -17,8 +17,8 @@ from graphdoctor.trace.reader import read_recording
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 from tests.factories import compiled, entry, frame, record, recording
+from tests.recorded import log_content
 
-RECORDINGS = RECORDED_LOGS
 VERSION = "2.13.0"
 PID = 4242
 """Process id in the logs under ``tests/recordings``."""
@@ -26,8 +26,8 @@ PID = 4242
 
 def log_of(name: str = "print_in_helper.bare", *, pid: int = PID, hour: int | None = None) -> bytes:
     """A recorded log as another process would have written it."""
-    (log,) = (RECORDINGS / VERSION / name).rglob("*.log")
-    content = re.sub(rb"^(V\d{4} \S+) %d " % PID, rb"\1 %d " % pid, log.read_bytes(), flags=re.MULTILINE)
+    content = log_content(f"{VERSION}/{name}")
+    content = re.sub(rb"^(V\d{4} \S+) %d " % PID, rb"\1 %d " % pid, content, flags=re.MULTILINE)
     if hour is not None:
         content = re.sub(rb"^(V\d{4}) \d\d:", rb"\1 %02d:" % hour, content, flags=re.MULTILINE)
     return content
@@ -144,7 +144,7 @@ def test_a_log_without_a_header_is_of_an_unknown_process(tmp_path, content):
 
 
 def test_the_ranks_of_somebodys_job_are_counted_together_and_told_apart(tmp_path):
-    alone = diagnosed(RECORDINGS / VERSION / "print_in_helper.bare")
+    alone = diagnosed(RECORDED_LOGS / VERSION / "print_in_helper.bare")
     log = log_of("print_in_helper.bare")
     both = diagnosed(write(tmp_path, rank_0_a=log, rank_1_b=log))
 
@@ -174,7 +174,7 @@ def test_ids_that_begin_again_lie_behind_a_reset(tmp_path):
     log = log_of("print_in_helper.bare")
     write(tmp_path, x=log + log)
     once, twice = (
-        read_recording(path, picture=True) for path in (RECORDINGS / VERSION / "print_in_helper.bare", tmp_path)
+        read_recording(path, picture=True) for path in (RECORDED_LOGS / VERSION / "print_in_helper.bare", tmp_path)
     )
 
     for name in ("compiles", "graphs"):

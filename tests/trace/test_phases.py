@@ -20,6 +20,7 @@ from graphdoctor.trace.phases import Phases
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import run_command
 from tests.each import for_each
+from tests.recorded import kept_log
 from tests.trace.test_merge import log_of
 from tests.trace.test_recordings import RECORDINGS, VERSIONS
 
@@ -235,7 +236,7 @@ def test_durations_are_those_of_the_metrics(name: str) -> None:
 @for_each("version", VERSIONS)
 def test_every_record_and_every_byte_is_counted(version: str) -> None:
     recording, _ = picture_of(RECORDINGS / version / "item")
-    (log,) = (RECORDINGS / version / "item").rglob("*.log")
+    log = kept_log(f"{version}/item")
 
     records = {found.kind: found for found in recording.evidence.records}
     assert sum(found.size_bytes for found in records.values()) == log.stat().st_size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import RECORDED_LOGS
+from tests.recorded import log_content
 
 RECORDINGS = RECORDED_LOGS
 VERSIONS = sorted(folder.name for folder in RECORDINGS.iterdir() if (folder / "item").is_dir())
@@ -29,17 +29,6 @@ CUT = settings(
     max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-
-
-@cache
-def read(version: str, name: str) -> Recording:
-    return read_recording(RECORDINGS / version / name)
-
-
-@cache
-def content(version: str, name: str) -> bytes:
-    (log,) = (RECORDINGS / version / name).rglob("*.log")
-    return log.read_bytes()
 
 
 def told(recording: Recording) -> Iterator[str]:
@@ -111,7 +100,7 @@ def facts(recording: Recording) -> tuple[set, set, set]:
 @CUT
 @given(data=st.data())
 def test_a_log_that_is_cut_anywhere_is_read_up_to_there(version: str, tmp_path: Path, data: st.DataObject) -> None:
-    log = content(version, "item")
+    log = log_content(f"{version}/item")
     at = data.draw(st.integers(0, len(log)))
 
     recording = damaged(tmp_path, log[:at])
@@ -126,7 +115,7 @@ def test_a_log_that_is_cut_anywhere_is_read_up_to_there(version: str, tmp_path: 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_recording_that_ends_half_way_is_partial(version: str, tmp_path: Path) -> None:
-    log = content(version, "item")
+    log = log_content(f"{version}/item")
     start = log.index(b'"dynamo_start"')
 
     recording = damaged(tmp_path, log[: start + 400])
@@ -141,7 +130,7 @@ def test_a_recording_that_ends_half_way_is_partial(version: str, tmp_path: Path)
     where=st.floats(0, 1, exclude_max=True),
 )
 def test_bytes_that_do_not_belong_there_never_stop_the_reader(tmp_path: Path, junk: bytes, where: float) -> None:
-    log = content(VERSIONS[0], "break_in_try")
+    log = log_content(f"{VERSIONS[0]}/break_in_try")
     at = int(len(log) * where)
 
     recording = damaged(tmp_path, log[:at] + junk + log[at:])
@@ -161,7 +150,7 @@ def test_bytes_that_do_not_belong_there_never_stop_the_reader(tmp_path: Path, ju
 def test_output_of_the_program_between_two_lines_changes_nothing(
     tmp_path: Path, noise: str, data: st.DataObject
 ) -> None:
-    lines = content(VERSIONS[0], "break_in_try").split(b"\n")
+    lines = log_content(f"{VERSIONS[0]}/break_in_try").split(b"\n")
     at = data.draw(st.integers(0, len(lines) - 1))
 
     recording = damaged(tmp_path, b"\n".join([*lines[:at], noise.encode(), *lines[at:]]))
@@ -171,7 +160,7 @@ def test_output_of_the_program_between_two_lines_changes_nothing(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_windows_line_ends_change_nothing(version: str, tmp_path: Path) -> None:
-    log = content(version, "print_in_helper")
+    log = log_content(f"{version}/print_in_helper")
 
     windows = damaged(tmp_path, log.replace(b"\n", b"\r\n"))
     whole = damaged(tmp_path, log, "whole")
@@ -181,7 +170,7 @@ def test_windows_line_ends_change_nothing(version: str, tmp_path: Path) -> None:
 
 
 def test_a_break_that_is_cut_is_left_out_rather_than_misread(tmp_path: Path) -> None:
-    log = content(VERSIONS[0], "print_in_helper.bare")
+    log = log_content(f"{VERSIONS[0]}/print_in_helper.bare")
     at = log.index(b', in report\n\t    print("size"')
 
     recording = damaged(tmp_path, log[: at - 40])
@@ -191,7 +180,7 @@ def test_a_break_that_is_cut_is_left_out_rather_than_misread(tmp_path: Path) -> 
 
 
 def test_invalid_utf_8_in_a_payload_is_replaced_and_told(tmp_path: Path) -> None:
-    log = content(VERSIONS[0], "break_in_try")
+    log = log_content(f"{VERSIONS[0]}/break_in_try")
     at = log.index(b"Developer debug context")
 
     recording = damaged(tmp_path, log[:at] + b"\xff" + log[at + 1 :])

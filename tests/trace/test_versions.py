@@ -13,11 +13,11 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.versions import lacking, parsed_version
+from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
+from tests.recorded import log_content
 from tests.recordings.make import with_new_sums
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-RECORDINGS = REPOSITORY / "tests" / "recordings"
 THREAD = 139877824898048
 
 
@@ -26,7 +26,7 @@ def kinds(recording: Recording) -> set[str]:
 
 
 def test_a_torch_that_graphdoctor_runs_with_lacks_nothing() -> None:
-    assert "old_log" not in kinds(read_recording(RECORDINGS / "2.13.0" / "refused.bare"))
+    assert "old_log" not in kinds(read_recording(RECORDED_LOGS / "2.13.0" / "refused.bare"))
     assert lacking((2, 11)) == []
 
 
@@ -124,7 +124,7 @@ def test_versions_are_read(text: str | None, version: tuple[int, int] | None) ->
     assert parsed_version(text) == version
 
 
-VERSIONS = sorted(folder.parent.name for folder in RECORDINGS.glob("*/refused.bare"))
+VERSIONS = sorted(folder.parent.name for folder in RECORDED_LOGS.glob("*/refused.bare"))
 DEMO = Path("/home/user/demo")
 LINE, DEFINITION = 6, 11
 """Of the ``if``, and of the function that was to be compiled."""
@@ -137,8 +137,7 @@ def finding(path: Path):
 
 
 def log(version: str) -> str:
-    (file,) = (RECORDINGS / version / "refused.bare").glob("*.log")
-    return file.read_text()
+    return log_content(f"{version}/refused.bare").decode()
 
 
 def without_user_stack(text: str) -> str:

@@ -12,15 +12,14 @@ from graphdoctor.trace.processes import find_processes
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.log_file import local_log
 from tests.conftest import RECORDED_LOGS
+from tests.trace.test_merge import PID, log_of
 
 BARE = RECORDED_LOGS / "2.13.0" / "print_in_helper.bare"
-PID = 4242
 
 
 def records(*, pid: int = PID, rank: int | None = None) -> list[bytes]:
     """The records of a log, each with its payload, as a process of a job would have written them."""
-    (log,) = BARE.glob("*.log")
-    content = re.sub(rb"^(V\d{4} \S+) %d " % PID, rb"\1 %d " % pid, log.read_bytes(), flags=re.MULTILINE)
+    content = log_of(pid=pid)
     if rank is not None:
         content = content.replace(b', "frame_id"', b', "rank": %d, "frame_id"' % rank)
     return re.split(rb"(?m)^(?=V\d{4} )", content)[1:]

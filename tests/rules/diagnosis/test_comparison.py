@@ -23,7 +23,6 @@ from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 from tests.factories import LOOP, PRINT, change, compiled, diagnosed, entry, recompiled, record, recording
 
-RECORDINGS = RECORDED_LOGS
 ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
 
 
@@ -148,7 +147,7 @@ def test_calls_that_nobody_counted_are_not_known(facts: dict[str, Any], has_call
 
 
 def real(version: str, name: str) -> Diagnosis:
-    return diagnosed(read_recording(RECORDINGS / version / name), root=Path("/home/user/demo"))
+    return diagnosed(read_recording(RECORDED_LOGS / version / name), root=Path("/home/user/demo"))
 
 
 def test_a_log_of_others_is_matched_with_ours_though_it_has_no_classes() -> None:

@@ -18,7 +18,6 @@ from tests import factories
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 
-RECORDINGS = RECORDED_LOGS
 ROOT = "/env/lib/python3.11/site-packages/torch"
 
 
@@ -113,7 +112,7 @@ def test_a_root_of_torchs_own_class_is_self() -> None:
     assert [node.expression for node in found.sets[0].nodes] == ["self[0].p"]
 
 
-LOGS = sorted({log.parent for log in RECORDINGS.rglob("*.log")})
+LOGS = sorted({log.parent for log in RECORDED_LOGS.rglob("*.log")})
 
 
 @for_each("folder", LOGS)
