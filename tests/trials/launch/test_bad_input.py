@@ -282,7 +282,7 @@ def test_ten_megabytes_of_output_are_passed_on(tmp_path, run_cli):
 def test_standard_error_may_be_closed_early(tmp_path):
     (tmp_path / "file.py").write_text(f"{NET}\nfor i in range(10): print('y' * 99_999)\n{INPUTS}")
     process = subprocess.Popen(
-        command_line("explain", "file.py", "--no-coverage"),
+        command_line("explain", "file.py", "--no-coverage", "--python", probe_python()),
         cwd=tmp_path,
         env=clean_environment(),
         stdout=subprocess.PIPE,
@@ -335,34 +335,38 @@ ENDLESS = NET + FIRST_CALL + "    print('waiting', flush=True)\n    while True: 
 STUBBORN = ENDLESS + "import signal\nfor n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)\n"
 
 
-@pytest.mark.parametrize("program", [ENDLESS, STUBBORN], ids=["endless", "stubborn"])
-def test_a_timeout_reports_what_was_recorded(tmp_path, run_cli, program):
-    (tmp_path / "file.py").write_text(program)
-    # Long enough for the first call on a slow machine; it never ends by itself.
-    process = run_cli("explain", "file.py", "--timeout", "6", "--format", "json")
-    assert process.returncode == 2
-    assert "Stopped after 6 s while making the inputs of call 2" in process.stderr
-    assert "Raise --timeout" in process.stderr
-    document = json.loads(process.stdout)
+def started(folder: Path, program: str, *options: str) -> subprocess.Popen[bytes]:
+    folder.mkdir()
+    (folder / "file.py").write_text(program)
+    command = command_line("explain", "file.py", "--format", "json", "--python", probe_python(), *options)
+    return subprocess.Popen(
+        command, cwd=folder, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def assert_reported(output: bytes, reason: str) -> None:
+    document = json.loads(output)
     assert document["recording"]["is_partial"]
-    assert (document["recording"]["exit"]["reason"], document["summary"]["graphs"]) == ("timeout", 1)
+    assert (document["recording"]["exit"]["reason"], document["summary"]["graphs"]) == (reason, 1)
+
+
+def test_a_timeout_reports_what_was_recorded(tmp_path):
+    # Long enough for the first call on a slow machine; it never ends by itself.
+    running = [started(tmp_path / str(n), text, "--timeout", "6") for n, text in enumerate((ENDLESS, STUBBORN))]
+    for process in running:
+        output, errors = process.communicate()
+        assert process.returncode == 2
+        assert b"Stopped after 6 s while making the inputs of call 2" in errors
+        assert b"Raise --timeout" in errors
+        assert_reported(output, "timeout")
 
 
 @pytest.mark.parametrize("program", [ENDLESS, STUBBORN], ids=["endless", "stubborn"])
 def test_an_interrupt_reports_what_was_recorded(tmp_path, program):
-    running = {}
     # Side by side: a stubborn program is waited for.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        folder = tmp_path / number.name
-        folder.mkdir()
-        (folder / "file.py").write_text(program + "import os; open('pid', 'w').write(str(os.getpid()))\n")
-        running[number] = subprocess.Popen(
-            command_line("explain", "file.py", "--format", "json", "--python", probe_python()),
-            cwd=folder,
-            env=clean_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+    text = program + "import os; open('pid', 'w').write(str(os.getpid()))\n"
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    running = {number: started(tmp_path / number.name, text) for number in numbers}
     for number, process in running.items():
         assert process.stderr is not None
         for line in process.stderr:
@@ -374,9 +378,7 @@ def test_an_interrupt_reports_what_was_recorded(tmp_path, program):
         assert process.returncode == 130, number
         assert b"Interrupted while making the inputs of call 2" in errors, number
         assert b"Traceback" not in errors, number
-        document = json.loads(output)
-        assert document["recording"]["is_partial"], number
-        assert (document["recording"]["exit"]["reason"], document["summary"]["graphs"]) == ("interrupted", 1), number
+        assert_reported(output, "interrupted")
         probe = int((tmp_path / number.name / "pid").read_text())
         with pytest.raises(ProcessLookupError):
             os.kill(probe, 0)
