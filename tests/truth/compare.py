@@ -148,6 +148,18 @@ class Bare:
             if metrics.frame and metrics.failure and metrics.failure != self.error
         }
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What ``counts_of`` has of a document."""
+        return {
+            "break_records": self.break_records,
+            "graphs": self.graphs,
+            "compiles": self.compiles,
+            "recompiles": self.recompile_messages,
+            "frames_over_limit": len(self.over_limit),
+            "skipped_frames": len(self.skipped_frames),
+        }
+
     def _log_lines(self, kind: str) -> list[tuple[str, str]]:
         matches = (_LOG_LINE.match(line) for line in self.log.splitlines())
         return [(match[1], match[2]) for match in matches if match and match[1] == kind]
@@ -191,13 +203,8 @@ class BareRunner:
             fullgraph: As in ``torch.compile``.
             backward: Sum the floating outputs of each call and run backward.
         """
-        job = {
-            "program": str(program),
-            "folder": str(folder),
-            "backend": backend,
-            "fullgraph": fullgraph,
-            "backward": backward,
-        }
+        job = {"program": str(program), "folder": str(folder), "backend": backend}
+        job |= {"fullgraph": fullgraph, "backward": backward}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(job) + "\n")
@@ -224,6 +231,12 @@ def sites_of(document: dict[str, Any], root: Path) -> set[Site]:
         for finding in document["findings"]
         if finding["break_effects"]
     }
+
+
+def counts_of(document: dict[str, Any]) -> dict[str, int]:
+    """What a document counts that torch says, too."""
+    names = ("break_records", "graphs", "compiles", "recompiles", "frames_over_limit", "skipped_frames")
+    return {name: document["summary"][name] for name in names}
 
 
 def marked_lines(program: Path) -> set[Site]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.truth.compare import HERE, BareRunner, Site, marked_lines, sites_of
+from tests.truth.compare import HERE, BareRunner, Site, counts_of, marked_lines, sites_of
 
 PROGRAMS = HERE / "programs"
 
@@ -88,30 +88,11 @@ def test_sites_and_counts_are_torchs_own(
     assert found - raised == expected_sites(case, bare)
     if case.torch_names is None:
         assert found == marked_lines(case.path)
-    assert {
-        "break_sites": summary["break_sites"],
-        "break_records": summary["break_records"],
-        "graphs": summary["graphs"],
-        "compiles": summary["compiles"],
-        "compiles by torch's bytecode hook": summary["compiles"],
-        "recompiles": summary["recompiles"],
-        "recompiles with code": sum(
-            compile_["is_recompile"]
-            for compile_ in document["recording"]["compiles"]
-            if compile_["outcome"] == "compiled"
-        ),
-        "frames_over_limit": summary["frames_over_limit"],
-        "skipped_frames": summary["skipped_frames"],
-        "failed": document["recording"]["calls"][-1]["outcome"] == "error",
-    } == {
-        "break_sites": len(found),
-        "break_records": bare.break_records,
-        "graphs": bare.graphs,
-        "compiles": bare.compiles,
-        "compiles by torch's bytecode hook": bare.codes,
-        "recompiles": bare.recompile_messages,
-        "recompiles with code": bare.recompiles,
-        "frames_over_limit": len(bare.over_limit),
-        "skipped_frames": len(bare.skipped_frames) + case.declined,
-        "failed": bare.error is not None,
-    }
+    counts = bare.counts
+    counts["skipped_frames"] += case.declined
+    assert counts_of(document) == counts
+    # By the findings, and by torch's hook for new bytecode.
+    assert (summary["break_sites"], summary["compiles"]) == (len(found), bare.codes)
+    again = [one for one in document["recording"]["compiles"] if one["is_recompile"] and one["outcome"] == "compiled"]
+    assert len(again) == bare.recompiles
+    assert (document["recording"]["calls"][-1]["outcome"] == "error") is (bare.error is not None)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import RunCli, clean_environment
-from tests.truth.compare import HERE, Bare, BareRunner, sites_of
+from tests.truth.compare import HERE, Bare, BareRunner, counts_of, sites_of
 
 if importlib.util.find_spec("transformers") is None:  # importing it here would cost every worker seconds
     pytest.skip("transformers is not installed (it comes with the dev extra)", allow_module_level=True)
@@ -34,24 +34,7 @@ def both(bare_runner: BareRunner, explain_json: Callable[..., dict[str, Any]], t
         bare = bare_runner.run(program, folder, backend=backend, backward=backward)
         options = ["--backend", backend, *(["--backward"] if backward else [])]
         document = explain_json(program, *options, imported="packages")
-        summary = document["summary"]
-        assert {
-            "sites": sites_of(document, tmp_path),
-            "break_records": summary["break_records"],
-            "graphs": summary["graphs"],
-            "compiles": summary["compiles"],
-            "recompiles": summary["recompiles"],
-            "skipped_frames": summary["skipped_frames"],
-            "frames_over_limit": summary["frames_over_limit"],
-        } == {
-            "sites": bare.sites,
-            "break_records": bare.break_records,
-            "graphs": bare.graphs,
-            "compiles": bare.compiles,
-            "recompiles": bare.recompile_messages,
-            "skipped_frames": len(bare.skipped_frames),
-            "frames_over_limit": len(bare.over_limit),
-        }
+        assert (sites_of(document, tmp_path), counts_of(document)) == (bare.sites, bare.counts)
         assert bare.error is None
         assert document["recording"]["calls"][-1]["outcome"] == "ok"
         return document, bare
@@ -72,7 +55,7 @@ def test_a_model_without_breaks_is_one_graph(both: Both, name: str, backend: str
     assert document["findings"] == []
 
 
-def test_longformer_breaks_in_its_own_file(both: Both) -> None:
+def test_longformer_breaks_in_its_own_file(both: Both, run_cli: RunCli) -> None:
     document, bare = both("longformer")
 
     breaks = [finding for finding in document["findings"] if finding["break_effects"]]
@@ -84,6 +67,12 @@ def test_longformer_breaks_in_its_own_file(both: Both) -> None:
         assert finding["location"]["package"] == "transformers"
         assert finding["location"]["origin"] == "third_party"
     assert bare.sites
+
+    # The same recording without what lies in a package.
+    own = json.loads(run_cli("report", "--own-code", "--format", "json").stdout)
+    assert own["findings"] == []
+    assert own["summary"]["hidden_findings"] == len(document["findings"]) > 0
+    assert own["summary"]["break_sites"] == document["summary"]["break_sites"]
 
 
 def test_longformer_of_four_lengths_is_answered_on_two_screens(run_cli: RunCli, tmp_path: Path) -> None:
@@ -109,14 +98,6 @@ def test_longformer_in_training_counts_the_forward_alone(both: Both) -> None:
     document, _ = both("longformer", backward=True, backend="aot_eager")
 
     assert 0 < document["summary"]["coverage"] < 1
-
-
-def test_own_code_hides_what_lies_in_a_package(explain_json: Callable[..., dict[str, Any]]) -> None:
-    document = explain_json(MODELS / "longformer.py", "--own-code", imported="packages")
-
-    assert document["findings"] == []
-    assert document["summary"]["hidden_findings"] > 0
-    assert document["summary"]["break_sites"] > 0
 
 
 @pytest.mark.nightly
