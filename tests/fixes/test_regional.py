@@ -9,37 +9,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import run_command
+from tests.sections import programs
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = """\
-import torch
-
-
-class Layer(torch.nn.Module):
-    def __init__(self, index):
-        super().__init__()
-        self.linear = torch.nn.Linear(4, 4)
-        self.index = index
-
-    def forward(self, x):
-        return x + self.linear(x).sin().cos().tanh(){more}
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = torch.nn.ModuleList(Layer(index) for index in range(24))
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-{last}        return x
-
-
-def example_inputs():
-    return (torch.ones(2, 4),)
-"""
+(PROGRAM,) = programs(__file__)
 PRINT = '        print("done")\n'
 
 

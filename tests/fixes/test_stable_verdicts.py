@@ -16,48 +16,11 @@ from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
 from tests.conftest import probe_python
+from tests.sections import programs
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = """\
-import torch
-from torch import nn
-
-
-# The attention of one layer as in GPT-2: learned positions, norms first, tied weights.
-class Decoder(nn.Module):
-
-    def __init__(self, vocabulary=100, length=32, width=32, heads=2):
-        super().__init__()
-        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
-        self.mixed, self.joined = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.heads = heads
-
-    def forward(self, tokens):
-        count, length = tokens.shape
-        x = self.tokens(tokens) + self.positions(torch.arange(length))
-        parts = self.mixed(self.norms[0](x)).view(count, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        read = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
-        x = x + self.joined(read.transpose(1, 2).flatten(2))
-        return self.norms[1](x) @ self.tokens.weight.T
-
-
-class Loss(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.model = Decoder()
-
-    def forward(self, tokens):
-        logits = self.model(tokens) * 100
-        loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-        print("loss")
-        return loss, logits
-
-
-def example_inputs():
-    return torch.randint(0, 100, (4, 24))
-"""
+(PROGRAM,) = programs(__file__)
 REPETITIONS = 3
 SETTING = Setting(name="torch._dynamo.config.reorderable_logging_functions", member="print")
 

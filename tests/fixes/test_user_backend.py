@@ -9,36 +9,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import run_command
+from tests.sections import programs
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = """\
-import torch
-from torch._dynamo import register_backend
-
-
-@register_backend
-def mine(graph, example_inputs):
-    {statement}
-    return graph.forward
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(8, 8)
-
-    def forward(self, x):
-        y = torch.relu(self.linear(x))
-        print("hidden", tuple(y.shape))
-        if y.max() > 10:
-            y = y / y.max()
-        return y
-
-
-def example_inputs():
-    return (torch.randn(4, 8),)
-"""
+(PROGRAM,) = programs(__file__)
 
 
 def treated(folder: Path, statement: str) -> dict[str, Any]:

@@ -8,55 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RunCli
+from tests.sections import programs
 
-PROGRAM = """\
-from dataclasses import dataclass
-
-import torch
-
-
-@dataclass
-class Batch:
-    x: torch.Tensor
-    ids: list
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = torch.nn.Linear(8, 4)
-        self.register_buffer("angles", torch.ones(4, dtype=torch.complex64))
-        self.plain = torch.ones(4)
-
-    def forward(self, batch, bias):
-        y = self.inner(batch.x) + bias
-        print(y.dtype, self.angles.dtype, self.plain.dtype, tuple(y.shape), batch.ids[0].tolist())
-        return torch.relu(y)
-
-
-net = Net()
-
-
-def call(batch, bias):
-    return net(batch, bias)
-
-
-def shared(x, edges):
-    return x[edges[0]] + x[edges[1]]
-
-
-def pooled(x):
-    return x.sum(0)
-
-
-def narrow(x):
-    return x + torch.zeros(4, 1)
-
-
-def example_inputs():
-    for size in (2, 5):
-        yield Batch(torch.randn(size, 8), [torch.arange(size)]), torch.ones(1, 4)
-"""
+(PROGRAM,) = programs(__file__)
 SHOWN = "torch.bfloat16 torch.complex64 torch.float32 (3, 4) [0, 1, {}]"
 
 

@@ -19,6 +19,7 @@ from graphdoctor.trace.stages import Stages, kernels_of
 from tests.conftest import run_command
 from tests.each import for_each
 from tests.factories import recording
+from tests.sections import programs
 from tests.trace.test_recordings import LOGS, RECORDINGS
 
 PRINTED = "class G(torch.nn.Module):\n    def forward(self, x):\n        a = x + 1\n        return (a,)\n"
@@ -199,40 +200,7 @@ def test_every_recorded_graph_is_whole(name: str) -> None:
 
 # The probe.
 
-TARGET = """\
-import torch
-from torch import nn
-
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.seq = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
-        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
-
-    def forward(self, x):
-        y = self.seq(x)
-        y, _ = self.attention(y, y, y)
-        y = y.clone()
-        y[0] = 1
-        y += x
-        return y
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.blocks = nn.ModuleList([Block(), Block()])
-
-    def forward(self, x):
-        for block in self.blocks:
-            x = block(x)
-        return x * 2
-
-
-def example_inputs():
-    return (torch.randn(2, 3, 8),)
-"""
+(TARGET,) = programs(__file__)
 
 
 @pytest.fixture(scope="module")

@@ -20,44 +20,9 @@ from graphdoctor.trials.launch.child import Setup, probe_command, record
 from graphdoctor.trials.launch.request import Request, parse_target
 from graphdoctor.trials.launch.warm import WarmProbes
 from tests.conftest import probe_python
+from tests.sections import programs
 
-PROGRAM = """
-import os, signal, sys, threading, time
-import torch
-
-print("imported", os.environ.get("TORCH_TRACE", "").rpartition("/")[2], flush=True)
-
-
-def plain(x, n=2):
-    y = x.sin()
-    print("called", flush=True)
-    return y.cos() * n
-
-
-def raises(x):
-    raise ValueError("no")
-
-
-def exits(x):
-    sys.exit(7)
-
-
-def aborts(x):
-    os.abort()
-
-
-def hangs(x):
-    time.sleep(600)
-
-
-def leaves_a_thread(x):
-    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-    return x + 1
-
-
-def example_inputs():
-    return [(torch.ones(3),), (torch.ones(3),)]
-"""
+(PROGRAM,) = programs(__file__)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="probes are forked on Linux only")
 
