@@ -17,19 +17,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import graphdoctor  # noqa: E402
-from graphdoctor import Explainer, GraphDoctorError, Report  # noqa: E402
+from graphdoctor import Explainer, GraphDoctorError  # noqa: E402
 from graphdoctor.facts.reading import plain  # noqa: E402
 from graphdoctor.probe.target.targets import find_calls, find_target, import_target  # noqa: E402
-from tests.conftest import clean_environment  # noqa: E402
-from tests.samples.test_sample_models import SAMPLES, read_expected  # noqa: E402
+from tests.conftest import REPOSITORY, clean_environment  # noqa: E402
 
 pytestmark = pytest.mark.slow
-
-CHOSEN = {
-    *("batch_sizes", "break_in_try", "data_dependent_branch", "deepcopy_state", "disabled_call", "hidden_second_break"),
-    *("item", "numpy_roundtrip", "print_in_loop", "sequence_lengths", "user_error"),
-}
-"""Samples of every kind that take no time."""
+SINGLE_CALLS = (
+    *("break_in_try", "deepcopy_state", "disabled_call", "hidden_second_break"),
+    *("numpy_roundtrip", "print_in_helper", "print_in_loop", "user_error"),
+)
+"""Samples of one call each."""
 
 
 def f(x: Any, scale: float = 1.0) -> Any:
@@ -43,86 +41,39 @@ def quietly(run: Callable[[], Any]) -> Any:
         return run()
 
 
-@pytest.fixture
-def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])
+def known(document: dict[str, Any]) -> list[Any]:
+    """What doesn't depend on the process in which a program was explained."""
+
+    def each(items: Any, *names: str) -> list[Any]:
+        return [[item[name] for name in names] for item in items]
+
+    recording, findings = document["recording"], document["findings"]
+    return [
+        each([document], "frames", "recompiles", "graphs"),
+        each([document["summary"]], "coverage_detail", "break_sites", "skipped_frames", "graphs"),
+        each([recording], "gaps", "compile_calls", "is_partial"),
+        each([recording["target"]], "file", "compile_arguments"),
+        each(recording["calls"], "inputs", "outcome"),
+        each(findings, "code", "message", "count", "fingerprint", "user_stack", "effects", "compile_ids", "fixes"),
+        each(findings, "torch_id", "location"),
+        each(recording["graphs"], "compile_id", "op_count", "inputs", "function", "nodes"),
+    ]
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_path")
-@pytest.mark.parametrize("path", [path for path in SAMPLES if path.stem in CHOSEN], ids=lambda path: path.stem)
-def test_a_sample_is_found_to_be_what_it_says(path: Path) -> None:
-    expected = read_expected(path)
-    module = import_target(str(path), None)
-    torch.manual_seed(0)
-    target = find_target(module, None, is_call=False)
-    calls = list(find_calls(target, None).rounds())
-    counts = dict(expected.counts)
-
-    def explain() -> Report:
-        args, kwargs = calls[0]
-        return graphdoctor.explain(target.function, *args, **kwargs)
-
-    def record() -> Report:
-        with graphdoctor.record(reset=True) as recording:
-            compiled = torch.compile(target.function, backend="eager")
-            for args, kwargs in calls:
-                compiled(*args, **kwargs)
-        return recording.report()
-
-    if len(calls) == 1:
-        report = quietly(explain)
-    else:
-        # A block's calls are not counted and not repeated.
-        counts = {name: count for name, count in counts.items() if name not in ("calls", "coverage")}
-        report = quietly(record)
-
-    summary, findings = report.diagnosis.summary, report.diagnosis.findings
-    values = {name: getattr(summary, name) for name in counts}
-    assert {name: None if value is None else round(value, 2) for name, value in values.items()} == counts
-    assert {(found.code, found.location.line) for found in findings} == expected.findings
-    assert {Path(found.location.file).name for found in findings} <= {path.name}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_path")
+@pytest.mark.parametrize("name", SINGLE_CALLS)
 def test_the_diagnosis_is_that_of_the_command_line(
-    explain_json: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    explain_json: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    sample = next(path for path in SAMPLES if path.stem == "print_in_helper")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    sample = REPOSITORY / "sample_models" / f"{name}.py"
     told = explain_json(sample)
-    module = import_target(str(sample), None)
-
-    report = quietly(lambda: graphdoctor.explain(module.Net(), *module.example_inputs()))
-
-    ours = plain(report.diagnosis)
-    for name in ("frames", "recompiles"):
-        assert ours[name] == told[name]
-    for name in ("gaps", "compile_calls", "is_partial"):
-        assert ours["recording"][name] == told["recording"][name]
-    for name in (
-        "code",
-        "message",
-        "count",
-        "fingerprint",
-        "user_stack",
-        "effects",
-        "compile_ids",
-        "fixes",
-        "torch_id",
-    ):
-        assert [found[name] for found in ours["findings"]] == [found[name] for found in told["findings"]]
-    assert [found["location"]["line"] for found in ours["findings"]] == [19]
-    for name in ("compile_id", "op_count", "inputs", "function", "nodes"):
-        assert [graph[name] for graph in ours["recording"]["graphs"]] == [
-            graph[name] for graph in told["recording"]["graphs"]
-        ]
-    assert ours["graphs"] == told["graphs"]
-    assert ours["summary"]["coverage_detail"] == told["summary"]["coverage_detail"]
-    assert ours["recording"]["calls"][0]["inputs"] == told["recording"]["calls"][0]["inputs"]
-    assert ours["recording"]["target"]["file"] == told["recording"]["target"]["file"]
-    assert ours["recording"]["target"]["compile_arguments"] == told["recording"]["target"]["compile_arguments"]
+    target = find_target(import_target(str(sample), None), None, is_call=False)
+    torch.manual_seed(0)
+    ((args, kwargs),) = find_calls(target, None).rounds()
+    report = quietly(lambda: graphdoctor.explain(target.function, *args, **kwargs))
+    assert told["findings"]
+    assert known(plain(report.diagnosis)) == known(told)
 
 
 def test_no_keyword_of_the_call_is_taken_for_an_option() -> None:
