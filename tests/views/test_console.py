@@ -21,10 +21,8 @@ from tests.views.outputs import on_terminal
 
 
 def rendered(facts: Recording, *, width: int = 80, is_verbose: bool = False, own_code: bool = False) -> str:
-    selection = Selection(is_own_code_only=own_code)
-    return on_terminal(report_view(diagnosed(facts, selection=selection)), width=width, is_verbose=is_verbose).rstrip(
-        "\n"
-    )
+    shown = report_view(diagnosed(facts, selection=Selection(is_own_code_only=own_code)))
+    return on_terminal(shown, width=width, is_verbose=is_verbose).rstrip("\n")
 
 
 def broken() -> Recording:
@@ -46,24 +44,6 @@ def skipped() -> Recording:
         sources=(context(14, 'print("x")', Enclosing(kind="for", line=12, text="for layer in self.layers:")),),
         coverage=Coverage(graph_ops=0, eager_ops=26, extra_calls=1, extra_compiles=0),
     )
-
-
-@pytest.mark.parametrize("width", [80, 140])
-def test_a_break(snapshot: SnapshotAssertion, width: int) -> None:
-    assert rendered(broken(), width=width) == snapshot
-
-
-@pytest.mark.parametrize("width", [80, 140])
-def test_a_skipped_frame(snapshot: SnapshotAssertion, width: int) -> None:
-    assert rendered(skipped(), width=width) == snapshot
-
-
-def test_verbose_adds_operations_and_code(snapshot: SnapshotAssertion) -> None:
-    assert rendered(broken(), width=120, is_verbose=True) == snapshot
-
-
-def test_no_break(snapshot: SnapshotAssertion) -> None:
-    assert rendered(recording()) == snapshot
 
 
 SHAPE = PRINT.replace(context="builtin print [<class 'torch._dynamo.variables.lists.SizeVariable'>] False")
@@ -94,6 +74,10 @@ PACKAGE: dict[str, Any] = {"file": "/lib/site-packages/pkg/mod.py", "origin": "t
 CALLED = (entry(11, "y = inner(x)"), entry(1348, "odd(", **PACKAGE, qualname="inner"))
 ODD = many(3, "y = odd({})", BreakReason(gb_type="Odd"), **PACKAGE)
 FORMS: dict[str, tuple[Recording, dict[str, Any]]] = {
+    "no break": (recording(), {}),
+    **{f"a break, {width} columns": (broken(), {"width": width}) for width in (80, 140)},
+    "a break, its operations and code": (broken(), {"width": 120, "is_verbose": True}),
+    **{f"a skipped frame, {width} columns": (skipped(), {"width": width}) for width in (80, 140)},
     "a partial run": (recording(ended=KILLED, coverage=None), {}),
     "hidden findings": (recording(breaks=(record(entry(5, **PACKAGE)),)), {"own_code": True}),
     "shares come before any finding": (lasting(many(2)), {}),

@@ -32,23 +32,12 @@ def troubled() -> Recording:
 
 
 def test_a_diagnosis_reads_as_it_should(snapshot: SnapshotAssertion) -> None:
-    assert written(troubled()) == snapshot
-
-
-def test_a_clean_run_is_short() -> None:
-    text = written(recording())
-    assert "**No graph breaks.**" in text
-    assert "### Findings" not in text
-
-
-def test_what_is_partial_unknown_or_hidden_is_said() -> None:
     gap = CaptureGap(code="GD904", kind="foreign_log", message="graphdoctor didn't record this log.")
     ended = ProbeExit(status=None, reason="timeout", message="the run was stopped after 5 s")
-    facts = troubled().replace(gaps=(gap,), exit=ended, is_partial=True)
-    text = written(facts, Selection(ignore=("GD1",)))
-    assert "**PARTIAL** the run was stopped after 5 s" in text
-    assert "- **GD904** graphdoctor didn't record this log." in text
-    assert "3 findings hidden by --own-code, --select or --ignore." in text
+    partial = troubled().replace(gaps=(gap,), exit=ended, is_partial=True)
+    assert written(troubled()) == snapshot(name="breaks and a recompile")
+    assert written(recording()) == snapshot(name="a clean run")
+    assert written(partial, Selection(ignore=("GD1",))) == snapshot(name="partial, unknown and hidden")
 
 
 def test_text_from_a_program_is_no_markup() -> None:

@@ -112,11 +112,6 @@ def every_verdict() -> tuple[Recording, Treatment]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [80, 140])
-def test_every_verdict(snapshot: SnapshotAssertion, width: int) -> None:
-    assert rendered(*every_verdict(), width=width) == snapshot
-
-
 def test_verbose_shows_whole_diffs(snapshot: SnapshotAssertion) -> None:
     assert rendered(*every_verdict(), width=100, is_verbose=True) == snapshot
 
@@ -139,11 +134,6 @@ def peeled() -> tuple[Recording, Treatment]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [80, 140])
-def test_uncovered_fixes_and_all_together(snapshot: SnapshotAssertion, width: int) -> None:
-    assert rendered(*peeled(), width=width) == snapshot
-
-
 def suggested() -> tuple[Recording, Treatment]:
     known = facts(12, 15)
     fixes = (
@@ -154,18 +144,8 @@ def suggested() -> tuple[Recording, Treatment]:
     return known, Treatment(tried=fixes, before=BEFORE, diff=GUARD)
 
 
-@pytest.mark.parametrize("width", [80, 140])
-def test_suggestions_only(snapshot: SnapshotAssertion, width: int) -> None:
-    assert rendered(*suggested(), width=width) == snapshot
-
-
-@pytest.mark.parametrize("width", [80, 140])
-def test_nothing_to_fix(snapshot: SnapshotAssertion, width: int) -> None:
-    assert rendered(recording(), width=width) == snapshot
-
-
-@pytest.mark.parametrize("width", [80, 140])
-def test_a_break_and_the_function_that_it_makes_torch_skip(snapshot: SnapshotAssertion, width: int) -> None:
+def skipping() -> tuple[Recording, Treatment]:
+    """A break and the function that it makes torch skip, with one fix for both."""
     known = recording(
         breaks=(record(entry(14), effect="frame_skipped", chain=(PRINT, LOOP)),),
         compiles=(compiled(outcome="skipped"),), graphs=(),
@@ -177,7 +157,19 @@ def test_a_break_and_the_function_that_it_makes_torch_skip(snapshot: SnapshotAss
         tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED,
         gone=(first.fingerprint, second.fingerprint), trial_count=4,
     )  # fmt: skip
-    assert rendered(known, treatment, width=width) == snapshot
+    return known, treatment
+
+
+FORMS: dict[str, Callable[[], tuple[Recording, Treatment | None]]] = {
+    **{made.__name__: made for made in (every_verdict, peeled, suggested, skipping)},
+    "nothing": lambda: (recording(), None),
+}
+
+
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("name", FORMS)
+def test_fixes_read_as_they_should(snapshot: SnapshotAssertion, name: str, width: int) -> None:
+    assert rendered(*FORMS[name](), width=width) == snapshot
 
 
 def markdown(known: Recording, treatment: Treatment | None) -> str:

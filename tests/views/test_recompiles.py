@@ -41,50 +41,45 @@ def changing() -> Recording:
     )
 
 
-@pytest.mark.parametrize("width", [80, 140])
-def test_recompiles_and_the_limit(snapshot: SnapshotAssertion, width: int) -> None:
-    assert rendered(changing(), width) == snapshot
-
-
-def test_a_value_of_an_older_call_is_said_to_be_what_the_entry_was_compiled_for() -> None:
-    size = change(expression="x.shape[1]", old="6", new="9").replace(previous="1")
-    unknown = change(expression="y.shape[0]", old="4", new="2").replace(previous=None)
-    flag = change("flag", "is_even", "True", "False", line=None, source="L['is_even']")
-    again = recompiled("0/1", size, unknown)
-    assert again.cause is not None
-    cause = again.cause.replace(also_changed=(flag, flag))
-    compiles = (compiled(), again.replace(cause=cause))
-    text = rendered(recording(frames=(frame(),), compiles=compiles), 140)
-    assert "x.shape[1] 1 → 9, compiled for 6" in text
-    assert "y.shape[0] 2, compiled for 4" in text
-    assert "also changed: is_even True → False" in text
-
-
 def row(remedies: tuple[Remedy, ...], compiles: int, *, limit: int, **more: Any) -> TrialResult:
     return TrialResult(**{"outputs": "equal", **more}, remedies=remedies, compiles=compiles, frames_over_limit=limit)
 
 
-@pytest.mark.parametrize("width", [80, 140])
-def test_what_if(snapshot: SnapshotAssertion, width: int) -> None:
+def tried() -> Recording:
+    """What if: one remedy alone is enough."""
     rows = (
         row((MARK,), 2, limit=0, compile_s=0.5, calls_s=0.75, steady_us=31.0),
         row((), 8, limit=1, compile_s=1.0, calls_s=1.5, steady_us=2345.0),
         row((MARK, MARK), 1, limit=0, outputs="different", largest_difference=0.25, where="call 3, value 1"),
         TrialResult(remedies=(MARK,), compiles=None, outputs="not_compared", error="The program failed in call 1."),
     )
-    tried = WhatIf(
+    what_if = WhatIf(
         results=rows,
         binding=("x.shape[0]",),
         conclusion="Fixing `x.shape[0]` alone is enough: 8 compiles → 2, no longer over the recompile limit.",
         untried=(UntriedChange(expression="fn", reason="each call brings another object; the program must keep one"),),
         skipped_count=3,
     )
-    facts = changing().replace(what_if=tried)
-    assert rendered(facts, width) == snapshot
+    return changing().replace(what_if=what_if)
 
 
-def test_nothing_compiled_again_is_good_news() -> None:
-    assert "No recompiles." in rendered(recording(compiles=(compiled(),)))
+def of_an_older_call() -> Recording:
+    """Values that the entry was compiled for, and not those of the call before."""
+    size = change(expression="x.shape[1]", old="6", new="9").replace(previous="1")
+    unknown = change(expression="y.shape[0]", old="4", new="2").replace(previous=None)
+    flag = change("flag", "is_even", "True", "False", line=None, source="L['is_even']")
+    again = recompiled("0/1", size, unknown)
+    assert again.cause is not None
+    return recording(compiles=(compiled(), again.replace(cause=again.cause.replace(also_changed=(flag, flag)))))
+
+
+FORMS = {made.__name__: made for made in (changing, tried, of_an_older_call, recording)}
+
+
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("name", FORMS)
+def test_recompiles_read_as_they_should(snapshot: SnapshotAssertion, name: str, width: int) -> None:
+    assert rendered(FORMS[name](), width) == snapshot
 
 
 def test_a_long_list_is_cut_and_says_so() -> None:
