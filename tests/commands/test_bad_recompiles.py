@@ -13,37 +13,26 @@ from tests.conftest import RunCli, clean_environment, run_script
 pytestmark = pytest.mark.slow
 
 HEAD = "import gc, threading, time, torch\n\n"
+OPTIONS = """
+class Options:
+    def __init__(self, scale): self.scale = scale
+    {}
+f = torch.compile(lambda x, o: x * o.scale, backend="eager")
+for scale in (2.5, 3.5): print(float(f(torch.ones(2), Options(scale)).sum()))
+"""
 PROGRAMS: dict[str, tuple[str, str]] = {
-    "an object whose repr raises": (
-        """
-class Options:
-    def __init__(self, scale): self.scale = scale
-    def __repr__(self): raise RuntimeError("no repr")
-f = torch.compile(lambda x, o: x * o.scale, backend="eager")
-for scale in (2.5, 3.5): print(float(f(torch.ones(2), Options(scale)).sum()))
-""",
-        "o.scale",
-    ),
+    "an object whose repr raises": (OPTIONS.format('def __repr__(self): raise RuntimeError("no repr")'), "o.scale"),
     "an object whose repr prints and sleeps": (
-        """
-class Options:
-    def __init__(self, scale): self.scale = scale
-    def __repr__(self): print("x" * 10_000_000); time.sleep(600); return "o"
-    __str__ = __repr__
-f = torch.compile(lambda x, o: x * o.scale, backend="eager")
-for scale in (2.5, 3.5): print(float(f(torch.ones(2), Options(scale)).sum()))
-""",
+        OPTIONS.format(
+            'def __repr__(self): print("x" * 10_000_000); time.sleep(600); return "o"\n    __str__ = __repr__'
+        ),
         "o.scale",
     ),
     "an object that cannot be compared or hashed": (
-        """
-class Options:
-    def __init__(self, scale): self.scale = scale
-    def __eq__(self, other): raise RuntimeError("no eq")
-    def __hash__(self): raise RuntimeError("no hash")
-f = torch.compile(lambda x, o: x * o.scale, backend="eager")
-for scale in (2.5, 3.5): print(float(f(torch.ones(2), Options(scale)).sum()))
-""",
+        OPTIONS.format(
+            'def __eq__(self, other): raise RuntimeError("no eq")\n'
+            '    def __hash__(self): raise RuntimeError("no hash")'
+        ),
         "o.scale",
     ),
     "a tensor of two gigabytes": (

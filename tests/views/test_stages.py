@@ -180,19 +180,14 @@ def test_a_stage_is_listed_unless_the_same_graph_is_above() -> None:
     assert "(-v lists them)" in both
 
 
-def test_what_other_backends_have() -> None:
-    dynamo, joint = trained()[:2]
-    assert "has Dynamo's stage alone: --backend aot_eager" in rendered(staged(dynamo), width=140, backend="eager")
-    ends = rendered(staged(dynamo, joint), width=140, backend="aot_eager")
-    assert "ends with AOTAutograd's stages: --backend inductor has the others." in ends
-
-
-def test_a_backward_that_never_ran_has_no_kernels() -> None:
-    *stages, backward, _ = trained()
-    assert "explain --backward shows its kernels" in rendered(staged(*stages, backward), width=140)
-    assert "--backward" not in rendered(staged(*stages, *trained()[-2:]))
-    assert "--backward" not in rendered(staged(*stages))
-
-
-def test_no_graph_has_no_stages() -> None:
-    assert rendered().strip() == "There are no stages to show, because torch made no graph."
+def test_what_a_backend_lacks_and_what_never_ran_is_said_last(snapshot: SnapshotAssertion) -> None:
+    dynamo, joint, *_ = trained()
+    *stages, backward, kernels = trained()
+    shown = (
+        rendered(staged(dynamo), width=140, backend="eager"),
+        rendered(staged(dynamo, joint), width=140, backend="aot_eager"),
+        rendered(staged(*stages, backward), width=140),
+        rendered(),
+    )
+    assert [text.splitlines()[-1] for text in shown] == snapshot
+    assert "--backward" not in rendered(staged(*stages, backward, kernels)) + rendered(staged(*stages))
