@@ -44,7 +44,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_place_is_found(store: Path, text: str | None, kind: str, path: str) -> None:
     for find in (place_named, place_or_target):
         found = find(text, Settings())
-        assert found is not None
         assert (found.kind, found.path.resolve()) == (kind, store / path)
 
 

@@ -53,7 +53,6 @@ def test_each_command_offers_the_formats_it_has(run_here: RunCli, command: str) 
     if command not in DOCUMENTS:
         assert offered is None
         return
-    assert offered is not None
     # A line may end at a hyphen.
     assert re.split(r", | or ", offered[1].replace("- ", "-")) == list(DOCUMENTS[command].names)
 

@@ -269,7 +269,6 @@ def test_a_signal_reaches_the_script_which_decides_what_it_means(tmp_path, numbe
         f"signal.signal({int(number)}, lambda n, frame: sys.exit(40 + n))\nprint('ready', flush=True)\ntime.sleep(60)\n"
     )
     process = start(tmp_path, *command_line("run", "-q", "script.py"), start_new_session=True)
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
     assert finish(process).returncode == 40 + number

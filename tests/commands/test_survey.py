@@ -225,7 +225,6 @@ def test_resume_keeps_what_would_come_out_the_same(folder, table):
 def test_a_survey_that_is_killed_loses_what_was_running_and_nothing_else(folder):
     command = [sys.executable, "-m", "graphdoctor", "survey", "good.py", "hangs.py", "--jobs", "1", "--no-pages"]
     process = subprocess.Popen(command, cwd=folder, env=clean_environment(), stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
     assert process.stderr.readline().startswith("1/2 good.py backend=eager: ok")
     children = _descendants(process.pid)
     process.send_signal(signal.SIGKILL)

@@ -84,7 +84,6 @@ def test_no_name_and_no_figure_is_cut(width: int) -> None:
 def backwards() -> BenchReport:
     """A sweep with its largest size first."""
     found = swept()
-    assert found.sweep is not None
     return found.replace(sweep=found.sweep.replace(points=found.sweep.points[::-1]))
 
 

@@ -116,7 +116,6 @@ def test_a_picture_of_nothing_is_a_trace_of_nothing() -> None:
 @for_each("name", ["print_in_helper", "print_in_helper.bare"])
 def test_a_real_log_gives_an_event_for_each_phase(version: str, name: str) -> None:
     found = read_recording(RECORDINGS / version / name, picture=True)
-    assert found.picture is not None
 
     events = [event for event in trace_of(found, found.picture) if event["ph"] == "X" and event["cat"] == "phase"]
 

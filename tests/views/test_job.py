@@ -46,7 +46,6 @@ def scattered() -> Job:
     )
     made = job(*(rank(n, *(compiled(f"{c}/0", f"f{c}", graph=f"{n}") for c in range(9))) for n in range(64)))
     values = tuple(DivergentValue(ranks=(n,), value=line.format(n + 8)) for n in range(64))
-    assert made.first_divergence is not None
     return made.replace(first_divergence=made.first_divergence.replace(values=values))
 
 

@@ -77,7 +77,6 @@ def keeping(**facts: Any) -> ProfileReport:
 def cheap(**facts: Any) -> ProfileReport:
     """A profile of a graph that keeps what is cheap to compute again."""
     memory = profiled().memory
-    assert memory is not None
     kept = memory.saved[0].replace(is_cheap=True)
     return profiled(memory=memory.replace(saved=(kept,), trial=None, **facts))
 

@@ -69,7 +69,6 @@ def of_an_older_call() -> Recording:
     unknown = change(expression="y.shape[0]", old="4", new="2").replace(previous=None)
     flag = change("flag", "is_even", "True", "False", line=None, source="L['is_even']")
     again = recompiled("0/1", size, unknown)
-    assert again.cause is not None
     return recording(compiles=(compiled(), again.replace(cause=again.cause.replace(also_changed=(flag, flag)))))
 
 

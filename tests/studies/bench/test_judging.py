@@ -40,8 +40,6 @@ def test_a_machine_is_noisy_if_equal_processes_differ_or_calls_scatter():
     assert noise_of(times(), ratio(1.01, 1.0, 1.02)) == Noise(ratio=1.01, spread=0.0, is_noisy=False)
     apart = noise_of(times(), ratio(1.2, 1.1, 1.3))
     scattered = noise_of(times(q1=800.0, q3=1200.0), ratio(1.0, 0.9, 1.1))
-    assert apart is not None
-    assert scattered is not None
     assert apart.is_noisy
     assert scattered.is_noisy
     assert noise_of(None, None) is None
@@ -49,17 +47,14 @@ def test_a_machine_is_noisy_if_equal_processes_differ_or_calls_scatter():
 
 def test_compiling_pays_when_so_many_calls_have_saved_its_time():
     found = break_even(10.0, times(1000.0), ratio(2.0, 1.25, 4.0))
-    assert found is not None
     # 500 µs saved in each call, and 200 or 750 at the ends of the interval.
     assert (found.calls, found.low, found.high) == (20_000, math.ceil(10 / 750e-6), 50_000)
 
 
 def test_an_interval_that_holds_1_has_no_end_and_a_slower_variant_never_pays():
     found = break_even(1.0, times(), ratio(1.5, 0.99, 2.0))
-    assert found is not None
     assert found.high is None
     assert break_even(1.0, times(), ratio(0.9, 0.8, 1.1)) is None
     assert break_even(None, times(), ratio(2.0, 1.9, 2.1)) is None
     free = break_even(0.0, times(), ratio(2.0, 1.9, 2.1))
-    assert free is not None
     assert free.calls == 0

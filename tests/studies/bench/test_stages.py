@@ -154,7 +154,6 @@ def test_a_part_with_a_name_is_found_and_a_setting_without_it_is_tried(
         compiler = Compiler({stage, name})
         found = followed(compiler)
         assert (found.first, found.part) == (stage, words.format(name))
-        assert found.workaround is not None
         assert found.workaround.lines == lines_of([named(kind, name)])
         assert found.results[-1].outcome == "ok" or kind == "lowering"
         assert compiler.count <= 20
@@ -165,14 +164,12 @@ def test_a_setting_is_named_rather_than_one_of_the_operators_that_it_takes_as_we
     found = followed(Compiler({INDUCTOR, name, "prims.op4.default"}))
     assert found.part == name
     assert found.note == "leaving out the lowering of prims.op4.default helps, too"
-    assert found.workaround is not None
     assert SETTINGS[name] in found.workaround.lines
 
 
 def test_dynamic_shapes_are_an_argument_to_leave_out() -> None:
     found = followed(Compiler({"eager", "dynamic"}))
     assert (found.first, found.part) == ("eager", "dynamic shapes")
-    assert found.workaround is not None
     assert found.workaround.arguments == {"dynamic": False}
 
 
@@ -190,7 +187,6 @@ def test_without_what_is_found_no_bug_is_left_and_each_part_of_it_counts(bugs: l
     if found.first is None:
         return
     assert found.first == INDUCTOR
-    assert found.workaround is not None
     switch = Switch("found", lines=found.workaround.lines, spec=found.workaround.arguments)
     compiler.run(INDUCTOR, [switch])
     assert not compiler.is_wrong

@@ -102,7 +102,6 @@ def call(times: tuple[float, ...] = (1000.0,), **more: Any) -> ProfileReport:
     kernels: tuple[ProfiledKernel, ...] = more.pop("kernels")
     total = sum(each.time_us for each in kernels)
     calls = CallTimes.of(times)
-    assert calls is not None
     return profiled(
         **{"call_us": calls, "kernels": kernels, "kernels_us": total, "rest_us": max(0.0, calls.median - total)} | more
     )

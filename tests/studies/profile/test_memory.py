@@ -65,7 +65,6 @@ def test_equal_tensors_of_one_line_are_one_with_a_count() -> None:
 def test_paths_begin_where_the_compile_does_and_arguments_have_none() -> None:
     partitioned = cut(0, kept("gelu", module="L['self'].mlp"), argument("primals_1"))
     found = memory_use(profiled((), partitioned), measured(), {"0/0": "Block"}, has_backward=False)
-    assert found is not None
     assert [each.module for each in found.saved] == ["Block.mlp", None]
     assert not found.has_backward
 

@@ -118,8 +118,6 @@ def report(recorded: Recording, folder: Path) -> ProfileReport:
 
 def torch_version(report: ProfileReport) -> tuple[int, ...]:
     """The first two numbers of the torch that was profiled."""
-    assert report.environment is not None
-    assert report.environment.torch is not None
     return tuple(int(number) for number in report.environment.torch.split(".")[:2])
 
 
@@ -169,7 +167,6 @@ def independent(folder: Path) -> list[str]:
 @pytest.mark.nightly
 def test_what_is_kept_is_what_hooks_of_ones_own_see(report: ProfileReport, independent: list[str]) -> None:
     memory = report.memory
-    assert memory is not None
     assert [memory.saved_bytes, memory.eager_saved_bytes] == json.loads(independent[-2])
     own = [each for each in memory.saved if not each.is_argument]
     # What the second graph gets from the first is new in the call.
@@ -215,7 +212,6 @@ def test_each_line_that_computes_has_time_in_both_passes(report: ProfileReport) 
 
 def test_the_page_has_the_text_of_each_line_and_the_code_of_each_kernel(folder: Path) -> None:
     recorded = read_recording(folder / "recording", picture=True)
-    assert recorded.picture is not None
     shown = profile_report(recorded, diagnosed(recorded, root=folder), version="0")
     texts = dict(enumerate(PROGRAM.splitlines(), start=1))
     assert {line.line: line.text for line in shown.lines} == {number: texts[number].strip() for number in LINES}
@@ -237,10 +233,8 @@ def test_modules_are_named_from_the_target(report: ProfileReport) -> None:
 
 def test_fusion_makes_fewer_kernels_than_operations(report: ProfileReport) -> None:
     fusion = report.fusion
-    assert fusion is not None
     assert fusion.kernels < fusion.operations < fusion.decomposed
     assert fusion.kernels == sum(kernel.calls for kernel in report.kernels if kernel.graph is not None)
-    assert fusion.eager_launches is not None
     assert fusion.eager_launches > fusion.kernels
 
 
@@ -263,7 +257,6 @@ def test_arguments_that_a_call_changes_are_put_back_before_the_next(tmp_path: Pa
     """The cache is full after six calls; a profile makes dozens."""
     found = read_recording(record_program(tmp_path, CACHE, Measured(kernels=True), name="step", backend="eager"))
     assert found.gaps == ()
-    assert found.kernels is not None
     # Nothing that puts them back is in the call.
     assert {kernel.name: kernel.count for kernel in found.kernels.largest} == {
         "aten::index_copy_": 1,
@@ -274,7 +267,6 @@ def test_arguments_that_a_call_changes_are_put_back_before_the_next(tmp_path: Pa
 
 def test_shares_are_parts_of_what_the_device_reaches(report: ProfileReport) -> None:
     device = report.calibration
-    assert device is not None
     assert device.copy_gb_per_s > 0
     assert device.matmul_tflops_per_s.keys() == {"float32"}
     products = [kernel for kernel in report.kernels if kernel.flops]
@@ -289,6 +281,5 @@ def test_shares_are_parts_of_what_the_device_reaches(report: ProfileReport) -> N
     # Two blocks, each with two products in the forward pass; both gradients but that of the input in the backward.
     product = 2 * 32 * 48 * 96
     assert sum(kernel.flops or 0 for kernel in products) == product * (4 + 7)
-    assert report.regime is not None
     shares = [value for name, value in report.regime.evidence.items() if name.endswith("_share")]
     assert sum(shares) <= 1.001

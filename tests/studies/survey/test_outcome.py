@@ -106,7 +106,6 @@ def test_a_variant_that_fails_in_a_bench_has_its_error_whatever_ended_it():
 
 def test_a_long_traceback_keeps_both_ends():
     found = cut("a" * 5_000 + "b" * 5_000)
-    assert found is not None
     assert len(found) < 9_000
     assert found.startswith("aaa")
     assert found.endswith("bbb")

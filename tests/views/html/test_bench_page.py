@@ -16,7 +16,6 @@ from tests.views.outputs import page_of, section_of, text_of
 def everything() -> BenchReport:
     """A sweep, the last size of which has a variant of every kind."""
     shown = swept()
-    assert shown.sweep is not None
     *first, last, failed = shown.sweep.points
     others = [one for each in (mobilenet(), attention(), troubled()) for one in each.variants[1:]]
     variants = (last.variants[0], *(one.replace(name=f"{n} {one.name}") for n, one in enumerate(others)))

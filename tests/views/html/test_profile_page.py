@@ -90,10 +90,8 @@ def everything() -> ProfileReport:
 def test_the_answer_comes_first_and_every_line_and_kernel_is_there(made):
     shown = made()
     text = text_of(page_of(PROFILE, ProfileResult(shown, None)).partition("<main")[2])
-    assert shown.regime is not None
     assert text.index(shown.regime.text) < 100
     for line in shown.lines:
-        assert line.text is not None
         assert line.text in text
     for each in shown.kernels:
         assert each.name in text
@@ -174,7 +172,6 @@ def test_code_of_two_kernels_is_shown_once_and_what_is_long_is_cut():
 
 def test_the_drawing_adds_up_at_every_level():
     root = flame(trained().parts, label="kernels", place=lambda file, line: (f"{file}:{line}", None), rest=[("x", 8.0)])
-    assert root is not None
     assert root.us == pytest.approx(476.0)
     waiting = [root]
     while waiting:

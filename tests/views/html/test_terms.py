@@ -104,7 +104,6 @@ def test_an_explanation_opens_by_key_and_by_touch_without_scripts(visit, reporte
     expect(about).to_be_visible()
     expect(about).to_contain_text("A line that Dynamo can't put in a graph")
     box = about.bounding_box()
-    assert box is not None
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= 390
     page.keyboard.press("Escape")
