@@ -192,6 +192,7 @@ def run_command(
     is_forked: bool = True,
     imported: Imported = "torch",
     is_brief: bool = False,
+    status: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run ``graphdoctor`` with arguments.
 
@@ -203,6 +204,7 @@ def run_command(
         is_forked: False where the start of a process is what a test is about.
         imported: What needn't be imported anew in each probe: ``packages`` where many probes import a large one.
         is_brief: A bench takes fewer and shorter turns, where it isn't the point of a test how close its times are.
+        status: What it must exit with; None for anything.
     """
     command = command_line(*args)
     env = clean_environment() if env is None else env
@@ -214,7 +216,7 @@ def run_command(
             _scripts().start()
         if is_brief:
             env = {**env, BRIEF: "1"}
-    return subprocess.run(
+    process = subprocess.run(
         command,
         cwd=cwd,
         env=env,
@@ -225,6 +227,8 @@ def run_command(
         timeout=timeout,
         check=False,
     )
+    assert status in (None, process.returncode), process.stderr
+    return process
 
 
 def probe_python() -> str:
@@ -255,19 +259,22 @@ def run_cli(tmp_path: Path) -> RunCli:
 def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunCli:
     """As ``run_cli``, but in this process: for what starts no probe, and ten times as quick."""
 
-    def run(*args: object, cwd: Path = tmp_path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        *args: object, cwd: Path = tmp_path, env: dict[str, str] | None = None, status: int | None = None
+    ) -> subprocess.CompletedProcess[str]:
         # In place: rich keeps the mapping that it found when it was imported.
         environment = mock.patch.dict(os.environ, clean_environment() if env is None else env, clear=True)
         with environment, monkeypatch.context() as patch:
             patch.chdir(cwd)
             patch.setattr(sys, "argv", ["graphdoctor", *map(str, args)])
-            status: object = 0
+            ended: object = 0
             try:
                 main()
             except SystemExit as end:
-                status = end.code or 0
+                ended = end.code or 0
         output, errors = capfd.readouterr()
-        return subprocess.CompletedProcess(sys.argv, status, output, errors)  # type: ignore[arg-type]
+        assert status in (None, ended), errors
+        return subprocess.CompletedProcess(sys.argv, ended, output, errors)  # type: ignore[arg-type]
 
     return run
 
@@ -297,6 +304,5 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which one clean run was recorded; tests read it and leave it as it is."""
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "clean.py").write_text(CLEAN_TARGET)
-    process = run_command("explain", "clean.py", cwd=folder)
-    assert process.returncode == 0, process.stderr
+    run_command("explain", "clean.py", cwd=folder, status=0)
     return folder

@@ -25,8 +25,7 @@ def test_a_code_in_per_path_ignores_that_no_rule_has_is_named(folder, run_here):
 
 def test_without_targets_it_says_what_to_add_and_that_works(folder, run_here):
     (folder / "pyproject.toml").write_text("")
-    found = run_here("check")
-    assert found.returncode == 2
+    found = run_here("check", status=2)
     assert "names no target" in found.stderr
     lines = [line.strip() for line in found.stderr.splitlines() if line.startswith("    ")]
     (target,) = tomllib.loads("\n".join(lines))["tool"]["graphdoctor"]["targets"]

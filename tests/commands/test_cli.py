@@ -53,8 +53,7 @@ def run_python(code: str, *args: object, cwd: Path) -> subprocess.CompletedProce
 
 
 def test_help_names_every_command(run_here):
-    process = run_here("--help")
-    assert process.returncode == 0
+    process = run_here("--help", status=0)
     assert process.stderr == ""
     modules = {path.stem for path in COMMAND_FOLDER.glob("*.py") if defines_a_command(path)}
     assert modules == set(NAMES)
@@ -87,8 +86,7 @@ def test_the_version_is_the_packages(run_here):
 def test_an_unwritable_folder_is_refused_before_anything_runs(tmp_path, run_here):
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o555)
-    process = run_here("explain", "no-such-target.py", "-o", folder / "out.json")
-    assert process.returncode == 2
+    process = run_here("explain", "no-such-target.py", "-o", folder / "out.json", status=2)
     assert "isn't writable" in process.stderr
 
 
@@ -153,8 +151,7 @@ def test_a_reader_that_has_gone_is_no_error(tmp_path, trace):
     ],
 )
 def test_colours_off_a_terminal(tmp_path, run_here, trace, arguments, variables, is_coloured):
-    process = run_here("report", trace, *arguments, env=clean_environment(**variables))
-    assert process.returncode == 0, process.stderr
+    process = run_here("report", trace, *arguments, env=clean_environment(**variables), status=0)
     shown = (tmp_path / "out.txt").read_text() if "-o" in arguments else process.stdout
     assert ("\x1b[" in shown) is is_coloured
 
@@ -195,8 +192,7 @@ def read_all(descriptor: int) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}], ids=str)
 def test_a_terminal_may_lack_signs(run_cli, trace, variables):
-    process = run_cli("report", trace, env=clean_environment(**variables))
-    assert process.returncode == 0, process.stderr
+    run_cli("report", trace, env=clean_environment(**variables), status=0)
     assert json.loads(run_cli("report", trace, "--format", "json", env=clean_environment(**variables)).stdout)
 
 
@@ -206,8 +202,7 @@ def test_a_terminal_may_lack_signs(run_cli, trace, variables):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_stages_of_a_log_from_elsewhere(tmp_path, run_here, version):
     log = TRACES.parent / version / "lowered.bare"
-    process = run_here("report", log, "--stages", "--stage", "joint", "--stage", "fusion", "--graph", "0/0")
-    assert process.returncode == 0, process.stderr
+    process = run_here("report", log, "--stages", "--stage", "joint", "--stage", "fusion", "--graph", "0/0", status=0)
     shown = re.findall(r"^((?:joint|fusion|forward|backward)(?:, \w+)?): ", process.stdout, re.MULTILINE)
     assert shown == ["joint", "fusion, forward", "fusion, backward"]
     assert "kernels: cpp_fused_mul_native_layer_norm_relu_sum_0, extern_kernels.mm" in process.stdout
@@ -238,8 +233,7 @@ def test_report_says_what_explain_said_and_the_schema_describes_it_and_a_failure
     with pytest.raises(jsonschema.ValidationError):
         validate({**document, "summary": {}})
     (tmp_path / "file.py").write_text("import torch\ndef f(x): raise ValueError\nexample_inputs = (torch.ones(2),)\n")
-    process = run_cli("explain", "file.py", "--format", "json")
-    assert process.returncode == 2
+    process = run_cli("explain", "file.py", "--format", "json", status=2)
     validate(json.loads(process.stdout))
 
 
@@ -265,8 +259,7 @@ def test_ignore_says_how_much_it_hides(run_here, trace):
 
 def test_rules_are_explained_by_their_codes_and_by_how_these_begin(run_here):
     for code in ("GD101", "gd101"):
-        process = run_here("rule", code)
-        assert process.returncode == 0
+        process = run_here("rule", code, status=0)
         assert "GD101" in process.stdout
         assert ALL_RULES["GD101"].name in process.stdout
     listed = json.loads(run_here("rule", "--all", "--format", "json").stdout)

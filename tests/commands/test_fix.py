@@ -132,15 +132,13 @@ def test_apply_writes_once_and_keeps_the_file_as_it_was_otherwise(tmp_path):
     text = "# -*- coding: latin-1 -*-\n" + SPEAKING.replace("hidden", "café").replace("    ", "\t")
     path.write_bytes(text.replace("\n", "\r\n").encode("latin-1"))
     path.chmod(0o640)
-    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path, status=0)
     assert f"Wrote {path}" in done.stderr
     guard = "\t\tif not torch.compiler.is_compiling():\n\t"
     wanted = text.replace('\t\tprint("café"', f'{guard}\t\tprint("café"')
     assert path.read_bytes() == wanted.replace("\n", "\r\n").encode("latin-1")
     assert path.stat().st_mode & 0o777 == 0o640
-    again = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
-    assert again.returncode == 0
+    again = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path, status=0)
     assert "There is nothing to write." in again.stderr
     assert "Nothing to fix" in again.stdout
 
@@ -149,8 +147,7 @@ def test_files_with_uncommitted_changes_are_refused_before_the_first_trial(tmp_p
     path = tmp_path / "model.py"
     path.write_text(SPEAKING)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
-    assert done.returncode == 2
+    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path, status=2)
     assert "model.py is not in git yet." in done.stderr
     assert "--force" in done.stderr
     assert path.read_text() == SPEAKING
@@ -184,8 +181,7 @@ def test_no_try_runs_the_target_once_and_its_diff_is_a_patch_that_git_takes(tmp_
 def test_what_could_not_be_tried_is_not_written(tmp_path):
     text = SPEAKING.replace("return self.linear(y)", "return self.missing(y)")
     (tmp_path / "model.py").write_text(text)
-    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path)
-    assert done.returncode == 2
+    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path, status=2)
     assert "+if not torch.compiler.is_compiling():" in done.stdout, "it is only suggested"
     assert "There is nothing to write." in done.stderr
     assert (tmp_path / "model.py").read_text() == text
@@ -296,8 +292,7 @@ def test_code_without_a_source_file_is_never_edited(tmp_path, name):
         helper.unlink()
     text = f"import torch\n{SOURCELESS[name]}\n\n\ndef forward(x):\n    return speak(x.sin()) + 1\n\n\n"
     (tmp_path / "model.py").write_text(f"{text}def example_inputs():\n    return (torch.randn(4),)\n")
-    done = run_command("fix", "model.py:forward", "--no-try", "--format", "json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = run_command("fix", "model.py:forward", "--no-try", "--format", "json", cwd=tmp_path, status=0)
     document = json.loads(done.stdout)
     assert document["findings"]
     assert document["recording"]["treatment"]["diff"] == ""
@@ -381,8 +376,7 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (folder / "unread.txt").write_text("1")
     (folder / "model.py").write_text(READING)
     time.sleep(0.05)
-    done = run_command("fix", "model.py", *QUICK, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = run_command("fix", "model.py", *QUICK, cwd=folder, status=0)
     return folder, done.stderr
 
 
@@ -414,8 +408,7 @@ def test_apply_after_fix_tries_nothing_again(verified):
     text = (folder / "model.py").read_text()
     runs = sorted(folder.glob(".graphdoctor/2*"))
     for extra in (("--diff",), ("--format", "json"), ("--format", "markdown"), ()):
-        again = run_command("fix", "model.py", *QUICK, *extra, cwd=folder)
-        assert again.returncode == 0
+        again = run_command("fix", "model.py", *QUICK, *extra, cwd=folder, status=0)
         assert re.search(
             r"Verified \d+ seconds? ago, and nothing changed since: \S+-model \(--again tries anew\)\.", again.stderr
         )

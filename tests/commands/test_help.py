@@ -107,8 +107,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in ("init", "add .", "-c user.name=a -c user.email=a@b commit -m x"):
         subprocess.run(["git", *command.split()], cwd=folder, check=True, capture_output=True)
     for arguments in (("explain", "model.py", "-o", "before.json"), ("baseline",)):
-        done = run_command(*arguments, cwd=folder)
-        assert done.returncode == 0, done.stderr
+        run_command(*arguments, cwd=folder, status=0)
     shutil.copy(folder / "before.json", folder / "after.json")
     trace = next((folder / ".graphdoctor").glob("*/trace"))
     shutil.copytree(trace, folder / "logs")

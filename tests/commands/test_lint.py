@@ -45,8 +45,7 @@ RunHere = RunCli
 
 def test_findings_are_lines_that_editors_understand(tmp_path: Path, run_here: RunHere) -> None:
     (tmp_path / "my model.py").write_text(BAD)
-    done = run_here("lint", "my model.py")
-    assert done.returncode == 1
+    done = run_here("lint", "my model.py", status=1)
     assert "my model.py:6:5: GD101 `print` has a side effect, so torch can't put it in a graph" in done.stdout
     assert "my model.py:7:16: GD103 `x.sum().item()` reads a tensor's value into Python" in done.stdout
     assert "help: Skip" in done.stdout
@@ -81,8 +80,7 @@ def test_a_broken_file_is_named_and_the_others_are_linted(
 ) -> None:
     (tmp_path / "bad.py").write_text(BAD)
     (tmp_path / "broken.py").write_bytes(content)
-    done = run_here("lint", "bad.py", "broken.py", "gone.py")
-    assert done.returncode == 2
+    done = run_here("lint", "bad.py", "broken.py", "gone.py", status=2)
     assert words in done.stderr
     assert "gone.py can't be read: No such file or directory." in done.stderr
     assert "GD101" in done.stdout
@@ -168,8 +166,7 @@ def known(tmp_path: Path, run_here: RunHere) -> list[dict[str, Any]]:
 
 
 def test_what_the_baseline_knows_is_not_new(tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]) -> None:
-    done = run_here("lint", "src")
-    assert done.returncode == 1
+    done = run_here("lint", "src", status=1)
     assert "GD101" not in done.stdout and "GD103" in done.stdout
     assert "1 new finding in 1 compiled function of 1 file, 1 in the baseline." in done.stdout
     (tmp_path / "graphdoctor-baseline.json").write_text(baseline_of(known))

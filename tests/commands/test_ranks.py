@@ -43,8 +43,7 @@ def test_what_shows_one_rank_asks_which_with_a_command_that_works(
     run_here: RunCli, logs: Path, arguments: tuple[str, ...]
 ) -> None:
     command, *options = arguments
-    process = run_here(command, logs, *options)
-    assert process.returncode == 2
+    process = run_here(command, logs, *options, status=2)
     assert "has ranks 0–2" in process.stderr
     assert process.stdout == ""
     again = shlex.split(process.stderr.partition("graphdoctor ")[2])
@@ -53,8 +52,7 @@ def test_what_shows_one_rank_asks_which_with_a_command_that_works(
 
 def test_each_format_of_a_job_is_written(run_here: RunCli, logs: Path, tmp_path: Path) -> None:
     for ending in ("html", "json", "txt", "md"):
-        process = run_here("report", logs, "-o", f"job.{ending}")
-        assert process.returncode == 0, process.stderr
+        run_here("report", logs, "-o", f"job.{ending}", status=0)
         assert "3 ranks" in (tmp_path / f"job.{ending}").read_text() or ending == "json"
 
 
@@ -69,9 +67,7 @@ def test_findings_are_chosen_as_for_one_rank(run_here: RunCli, logs: Path) -> No
 
 
 def test_one_rank_of_a_job_is_shown_by_itself(run_here: RunCli, logs: Path) -> None:
-    one = run_here("recompiles", logs, "--rank", "2")
-    assert one.returncode == 0, one.stderr
+    run_here("recompiles", logs, "--rank", "2", status=0)
     assert run_here("guards", logs, "--rank", "1", "-o", "guards.html").returncode == 0
-    lacking = run_here("guards", logs, "--rank", "7")
-    assert lacking.returncode == 2
+    lacking = run_here("guards", logs, "--rank", "7", status=2)
     assert "It has ranks 0–2" in lacking.stderr

@@ -80,8 +80,7 @@ def example_inputs():
 
 def test_a_recording_that_the_program_removes_is_missed(tmp_path, run_cli):
     (tmp_path / "model.py").write_text(MODEL.replace("REMOVED", "True"))
-    process = run_cli("explain", "model.py", "--no-coverage")
-    assert process.returncode == 2
+    process = run_cli("explain", "model.py", "--no-coverage", status=2)
     assert process.stderr.startswith("error: The recording ")
     assert process.stderr.endswith("was removed while the program ran.\n")
 
@@ -89,8 +88,7 @@ def test_a_recording_that_the_program_removes_is_missed(tmp_path, run_cli):
 def test_a_script_that_removes_the_recording_keeps_its_exit_status(tmp_path, run_cli):
     program = MODEL.replace("REMOVED", "True") + "for _ in example_inputs():\n    pass\nraise SystemExit(3)\n"
     (tmp_path / "script.py").write_text(program)
-    process = run_cli("run", "script.py")
-    assert process.returncode == 3
+    process = run_cli("run", "script.py", status=3)
     assert "was removed while the program ran." in process.stderr
     assert "please report" not in process.stderr
 
@@ -111,13 +109,11 @@ def test_a_log_above_the_limit_of_file_sizes_is_said_to_be_cut(tmp_path):
 
 
 def test_recordings_go_where_they_are_asked_to_and_are_found_there(tmp_path, run_cli, clean_target):
-    process = run_cli("explain", clean_target, "--no-coverage", "-q", "--recordings", "there/inner")
-    assert process.returncode == 0, process.stderr
+    run_cli("explain", clean_target, "--no-coverage", "-q", "--recordings", "there/inner", status=0)
     assert not (tmp_path / ".graphdoctor").exists()
     found = run_cli("report", env=clean_environment(GRAPHDOCTOR_RECORDINGS="there/inner"))
     assert "1 graph" in found.stdout
     shutil.rmtree(tmp_path / "there")
     (tmp_path / "there").write_text("")
-    process = run_cli("explain", clean_target, "--recordings", "there/inner")
-    assert process.returncode == 2
+    process = run_cli("explain", clean_target, "--recordings", "there/inner", status=2)
     assert "there/inner can't be written" in process.stderr

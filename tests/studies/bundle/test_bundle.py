@@ -46,8 +46,7 @@ def names_in(archive: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_a_bundle_is_read_again_written_again_and_its_script_run(work, run_here):
-    process = run_here("bundle", "--no-try")
-    assert process.returncode == 0, process.stderr
+    process = run_here("bundle", "--no-try", status=0)
     assert process.stdout == ""
     assert process.stderr.startswith("Wrote bundle.zip (")
     (log,) = (work / ".graphdoctor").glob("*/trace/*.log")
@@ -85,8 +84,7 @@ def test_a_bundle_is_read_again_written_again_and_its_script_run(work, run_here)
 def test_the_script_is_run_and_shows_what_the_recording_shows(marked, tmp_path):
     variables = {"HOME": str(marked.parent / "qzsecretuser"), "QZSECRETVARIABLE": "qzsecretenvironment"}
     output = tmp_path / "bundle.zip"
-    process = run_command("bundle", "-o", output, cwd=marked, env=clean_environment(**variables))
-    assert process.returncode == 0, process.stderr
+    process = run_command("bundle", "-o", output, cwd=marked, env=clean_environment(**variables), status=0)
     found = texts_of(output)
     assert "it has the same" in process.stderr
     assert "fails with valueerror as recorded" in found["issue.md"]
@@ -99,8 +97,7 @@ def test_the_script_is_run_and_shows_what_the_recording_shows(marked, tmp_path):
 @pytest.mark.slow
 def test_nothing_of_the_programs_is_in_a_redacted_bundle(marked, tmp_path):
     output = tmp_path / "bundle.zip"
-    process = run_command("bundle", "--redact", "-o", output, cwd=marked)
-    assert process.returncode == 0, process.stderr
+    run_command("bundle", "--redact", "-o", output, cwd=marked, status=0)
     found = texts_of(output)
     assert {"report.html#data-graphs", "report.html#data-guards", "recording/probe.jsonl"} < set(found)
     assert not [name for name in found if name.startswith(("reproduce", "modules", "recording/request"))]
@@ -119,15 +116,13 @@ def test_a_recording_of_another_torch_or_of_a_killed_run_is_bundled(tmp_path, ru
     log.write_bytes(log.read_bytes()[:-20_000])
     (tmp_path / "cut" / "probe.jsonl").write_text('{"event": "process", "pid": 1}\n{"event": "ph')
     for options in ((), ("--redact",)):
-        process = run_here("bundle", "cut", "--no-try", "--force", *options)
-        assert process.returncode == 0, process.stderr
+        run_here("bundle", "cut", "--no-try", "--force", *options, status=0)
         assert "recording/probe.jsonl" in names_in(tmp_path / "bundle.zip")
 
 
 def test_a_torch_trace_folder_is_bundled_without_a_script(tmp_path, run_here):
     shutil.copytree(RECORDINGS / "print_in_helper.bare", tmp_path / "traced")
-    process = run_here("bundle", "traced")
-    assert process.returncode == 0, process.stderr
+    process = run_here("bundle", "traced", status=0)
     assert "reproduce.py`: the log was not recorded by graphdoctor explain" in process.stderr
     names = names_in(tmp_path / "bundle.zip")
     assert "reproduce.py" not in names

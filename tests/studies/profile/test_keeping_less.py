@@ -93,8 +93,7 @@ def example_inputs():
 @pytest.mark.nightly
 def test_a_smaller_budget_is_tried_on_the_very_model(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "model.py").write_text(PROGRAM)
-    found = run_cli("profile", "model.py", "--backward", "--try", "-o", "profile.json", "-q")
-    assert found.returncode == 0, found.stderr
+    run_cli("profile", "model.py", "--backward", "--try", "-o", "profile.json", "-q", status=0)
     memory = json.loads((tmp_path / "profile.json").read_text())["memory"]
     both = 512 * 256 * 4
     assert (memory["saved_bytes"], memory["eager_saved_bytes"]) == (2 * both, 2 * both)
