@@ -329,8 +329,8 @@ def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[F
     for finding in findings:
         file = relative(str(root / finding.location.file), shown_from)
         moved.append(finding.replace(location=finding.location.replace(file=file)))
-    places = {one: (one.location.file, one.location.line, one.location.column or 0, one.code) for one in moved}
-    return tuple(sorted(moved, key=places.__getitem__))
+    moved.sort(key=lambda one: (one.location.file, one.location.line, one.location.column or 0, one.code))
+    return tuple(moved)
 
 
 def _found_in(

@@ -25,6 +25,7 @@ from graphdoctor.fixes.source.nodes import alone, called, calls_in
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, need, parsed, walk
 
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
+_Level = tuple[ast.AST, list[ast.stmt], list[ast.stmt], list[ast.stmt]]
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,10 @@ class Run:
         return _tree_of(self.function)
 
     @cached_property
-    def _around(self) -> list[tuple[ast.AST, list[ast.stmt], list[ast.stmt], list[ast.stmt]]]:
+    def _around(self) -> list[_Level]:
         """What is around the run, innermost first: its body on the way there, and what is before and after in it."""
         parents = {child: node for node in ast.walk(self._tree) for child in ast.iter_child_nodes(node)}
-        found: list[tuple[ast.AST, list[ast.stmt], list[ast.stmt], list[ast.stmt]]] = []
+        found: list[_Level] = []
         first: ast.AST = self.parsed[0]
         last: ast.AST = self.parsed[-1]
         while first is not self._tree:

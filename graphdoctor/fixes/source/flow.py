@@ -41,67 +41,46 @@ class Surrounding:
     is_test: bool = False
 
 
-def certain_nodes(scope: Scope, program: Program) -> Iterator[tuple[ast.AST, Surrounding]]:
+_Certain = Iterator[tuple[ast.AST, Surrounding]]
+
+
+def certain_nodes(scope: Scope, program: Program) -> _Certain:
     """The statements and expressions that certainly run when a function is called, as Python gets to them.
 
     An expression comes after its parts, a statement after its expressions and before the statements in it.
     """
+    walk = _Walk(scope, program)
     if isinstance(scope.node, ast.Lambda):
         statement = ast.copy_location(ast.Expr(scope.node.body), scope.node)
-        yield from _expressions(scope.node.body, Surrounding(statement), scope, program)
+        yield from walk.expression(scope.node.body, Surrounding(statement))
     elif not isinstance(scope.node, ast.Module):
-        yield from _Walk(scope, program).block(scope.node.body, ())
+        yield from walk.block(scope.node.body, ())
 
 
-def truth(test: ast.expr, scope: Scope, program: Program) -> bool | None:
-    """A condition's value while torch traces; None if it's unknown."""
-    match test:
-        case ast.Constant(value=value):
-            return bool(value)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = truth(operand, scope, program)
-            return None if inner is None else not inner
-        case ast.BoolOp(op=op, values=values):
-            known = [truth(value, scope, program) for value in values]
-            decisive = isinstance(op, ast.Or)
-            if decisive in known:
-                return decisive
-            return (not decisive) if all(value is not None for value in known) else None
-        case ast.Call(func=func):
-            dotted = program.dotted(func, scope) or ""
-            name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
-            if dotted in _TRUE_WHILE_TRACING or name in _COMPILING_ENDS:
-                return True
-            return False if dotted in _FALSE_WHILE_TRACING else None
-        case ast.Name() | ast.Attribute():
-            return False if program.dotted(test, scope) in _FALSE_WHILE_TRACING else None
-    return None
-
-
+@dataclass(frozen=True)
 class _Walk:
-    def __init__(self, scope: Scope, program: Program) -> None:
-        self._scope = scope
-        self._program = program
+    scope: Scope
+    program: Program
 
-    def block(self, body: list[ast.stmt], around: tuple[ast.stmt, ...]) -> Iterator[tuple[ast.AST, Surrounding]]:
+    def block(self, body: list[ast.stmt], around: tuple[ast.stmt, ...]) -> _Certain:
         for statement in body:
             yield from self._statement(statement, around)
             if self._ends(statement):
                 return
 
-    def _statement(self, node: ast.stmt, around: tuple[ast.stmt, ...]) -> Iterator[tuple[ast.AST, Surrounding]]:
+    def _statement(self, node: ast.stmt, around: tuple[ast.stmt, ...]) -> _Certain:
         place = Surrounding(node, around)
         if not isinstance(node, _SCOPES):
             read_at = replace(place, is_test=isinstance(node, ast.If | ast.While | ast.Assert))
             for head in _heads(node):
-                yield from _expressions(head, read_at, self._scope, self._program)
+                yield from self.expression(head, read_at)
         yield node, place
         match node:
             case ast.If(test=test, body=body, orelse=orelse):
-                known = truth(test, self._scope, self._program)
+                known = self._truth(test)
                 if known is not None:
                     yield from self.block(body if known else orelse, around)
-            case ast.While(test=test) if truth(test, self._scope, self._program) is False:
+            case ast.While(test=test) if self._truth(test) is False:
                 return
             case ast.For() | ast.AsyncFor() | ast.While() | ast.With() | ast.AsyncWith():
                 yield from self.block(node.body, (node, *around))
@@ -113,14 +92,63 @@ class _Walk:
         if isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
             return True
         if isinstance(node, ast.If):
-            known = truth(node.test, self._scope, self._program)
+            known = self._truth(node.test)
             if known is not None:
                 return any(self._ends(one) for one in (node.body if known else node.orelse))
         # An exception raised under a condition is a check: the program usually goes on.
         return _leaves(node, in_loop=False)
 
+    def expression(self, node: ast.expr, place: Surrounding) -> _Certain:
+        match node:
+            case ast.BoolOp(values=[first, *_]):
+                parts = [first]
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                known = self._truth(test)
+                parts = [test] if known is None else [test, body if known else orelse]
+            case ast.Lambda() | ast.GeneratorExp():
+                parts = [node.generators[0].iter] if isinstance(node, ast.GeneratorExp) else []
+            case ast.ListComp() | ast.SetComp() | ast.DictComp():
+                parts = [node.generators[0].iter]
+                if len(node.generators) == 1 and not node.generators[0].ifs:
+                    parts += [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+            case ast.Compare(left=left, comparators=[first, *_]):
+                parts = [left, first]
+            case ast.Call(func=func, args=args, keywords=keywords):
+                parts = [func, *args, *(keyword.value for keyword in keywords)]
+            case _:
+                parts = _heads(node)
+        keeps = isinstance(node, ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
+        for part in parts:
+            is_test = (place.is_test and keeps) or (isinstance(node, ast.IfExp) and part is node.test)
+            yield from self.expression(part, replace(place, is_test=is_test))
+        yield node, place
 
-def _heads(node: ast.stmt) -> list[ast.expr]:
+    def _truth(self, test: ast.expr) -> bool | None:
+        """A condition's value while torch traces; None if it's unknown."""
+        match test:
+            case ast.Constant(value=value):
+                return bool(value)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self._truth(operand)
+                return None if inner is None else not inner
+            case ast.BoolOp(op=op, values=values):
+                known = [self._truth(value) for value in values]
+                decisive = isinstance(op, ast.Or)
+                if decisive in known:
+                    return decisive
+                return (not decisive) if all(value is not None for value in known) else None
+            case ast.Call(func=func):
+                dotted = self.program.dotted(func, self.scope) or ""
+                name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+                if dotted in _TRUE_WHILE_TRACING or name in _COMPILING_ENDS:
+                    return True
+                return False if dotted in _FALSE_WHILE_TRACING else None
+            case ast.Name() | ast.Attribute():
+                return False if self.program.dotted(test, self.scope) in _FALSE_WHILE_TRACING else None
+        return None
+
+
+def _heads(node: ast.AST) -> list[ast.expr]:
     match node:
         case ast.For() | ast.AsyncFor():
             return [node.iter]
@@ -140,34 +168,6 @@ def _leaves(node: ast.AST, *, in_loop: bool) -> bool:
         return False
     deeper = in_loop or isinstance(node, (ast.For, ast.AsyncFor, ast.While))
     return any(_leaves(child, in_loop=deeper) for child in ast.iter_child_nodes(node))
-
-
-def _expressions(
-    node: ast.expr, place: Surrounding, scope: Scope, program: Program
-) -> Iterator[tuple[ast.AST, Surrounding]]:
-    match node:
-        case ast.BoolOp(values=[first, *_]):
-            parts = [first]
-        case ast.IfExp(test=test, body=body, orelse=orelse):
-            known = truth(test, scope, program)
-            parts = [test] if known is None else [test, body if known else orelse]
-        case ast.Lambda() | ast.GeneratorExp():
-            parts = [node.generators[0].iter] if isinstance(node, ast.GeneratorExp) else []
-        case ast.ListComp() | ast.SetComp() | ast.DictComp():
-            parts = [node.generators[0].iter]
-            if len(node.generators) == 1 and not node.generators[0].ifs:
-                parts += [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        case ast.Compare(left=left, comparators=[first, *_]):
-            parts = [left, first]
-        case ast.Call(func=func, args=args, keywords=keywords):
-            parts = [func, *args, *(keyword.value for keyword in keywords)]
-        case _:
-            parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
-    keeps = isinstance(node, ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
-    for part in parts:
-        is_test = (place.is_test and keeps) or (isinstance(node, ast.IfExp) and part is node.test)
-        yield from _expressions(part, replace(place, is_test=is_test), scope, program)
-    yield node, place
 
 
 _SWALLOWS = re.compile(r"suppress|raises", re.IGNORECASE)
