@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from .base import Fact
+from .base import Fact, values_of
 from .counts import Coverage
 from .ddp import DdpSplit
 from .evidence import LogEvidence
@@ -474,8 +474,7 @@ class Frame(Fact):
     @property
     def entry(self) -> StackEntry:
         """The line of its definition."""
-        shared = ("file", "line", "function", "qualname", "text", "origin", "package")
-        return StackEntry(**{name: getattr(self, name) for name in shared})
+        return StackEntry(**values_of(self, "file", "line", "function", "qualname", "text", "origin", "package"))
 
 
 class GraphInput(Fact):

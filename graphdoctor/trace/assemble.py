@@ -38,7 +38,7 @@ from graphdoctor.trace.gaps import old_log_gaps, run_gaps, unreadable_gaps
 from graphdoctor.trace.inductor_runtime import cache_bypasses
 from graphdoctor.trace.intake import Intake, SeenCompile
 from graphdoctor.trace.metrics import CompileMetrics
-from graphdoctor.trace.origin import RESUME_NAME, Root, without_probe
+from graphdoctor.trace.origin import Root, resumed, without_probe
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _DECLINED = "The backend declined the graph, so torch runs the frame eagerly."
@@ -163,14 +163,13 @@ class Assembler:
             if compile_.frame_id not in self._intake.code_names:
                 continue
             name, file, _ = self._intake.code_names[compile_.frame_id]
-            resume = RESUME_NAME.match(name)
-            function = resume[1] if resume else name
-            if resume is not None and (file, function) in before:
+            function, line = resumed(name)
+            if line is not None and (file, function) in before:
                 broken, reasons = before.pop((file, function))
                 words = reasons[-1].strip("'")
                 place = {"compile_id": broken.compile_id, "call_index": broken.call_index}
                 record = break_record(words, parse_chain(words), "resumed", **place)
-                yield PrintedBreak(record, (PrintedEntry(file, int(resume[2]), function, None),))
+                yield PrintedBreak(record, (PrintedEntry(file, line, function, None),))
             if compile_.metrics is not None and compile_.metrics.restart_reasons:
                 before[file, function] = compile_, compile_.metrics.restart_reasons
 
@@ -237,10 +236,9 @@ class Assembler:
     def _carried(self, compile_: SeenCompile) -> Callable[[str], str]:
         """Returns what names the values passed to a resume function; the last one is what broke the graph."""
         code_name, file, _ = self._intake.code_names.get(compile_.frame_id, ("", "", 0))
-        resume = RESUME_NAME.match(code_name)
-        if resume is None:
+        _, line = resumed(code_name)
+        if line is None:
             return lambda _name: "(a value from an earlier line)"
-        line = int(resume[2])
         # The whole path of a generated file is replaced by its name later.
         name_of_file = file if file in self._intake.generated else re.split(r"[/\\]", file)[-1]
         place = f"{name_of_file}:{line}"
@@ -276,7 +274,7 @@ class Assembler:
             known = values_of(root.place, "file", "line", "text", "origin", "package")
             known |= {"function": "forward", "qualname": f"{root.class_name}.forward", "code_name": code_name}
             return Frame(frame_id=frame_id, is_wrapper=True, container=root.container, **known)
-        resume = RESUME_NAME.match(code_name)
+        function, resumes_at = resumed(code_name)
         context = self._intake.sources.get((file, line))
         origin, package = self._intake.origins.of(file)
         if compiled_autograd_id is not None:
@@ -289,14 +287,14 @@ class Assembler:
             qualname = context.qualname if context else None
         return Frame(
             frame_id=frame_id,
-            function=resume[1] if resume else code_name,
+            function=function,
             qualname=qualname,
             file=file,
             line=(context.function_line or line) if context else line,
             text=self._definition(file, line, context),
             origin=origin,
             package=package,
-            resumes_at=int(resume[2]) if resume else None,
+            resumes_at=resumes_at,
             code_name=code_name,
         )
 

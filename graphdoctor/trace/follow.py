@@ -26,7 +26,7 @@ from graphdoctor.trace.breaks import parse_break
 from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
 from graphdoctor.trace.logs import PREFIX, held_logs, possible_logs
 from graphdoctor.trace.metrics import printed_reasons
-from graphdoctor.trace.origin import RESUME_NAME
+from graphdoctor.trace.origin import resumed
 from graphdoctor.trace.processes import named_rank
 from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Location, place_at
@@ -117,10 +117,9 @@ class _Process:
         from graphdoctor.trace.causes import cause_of_reasons, with_carried
 
         name = self.functions.get(record.metadata.get("frame_id", -1))
-        resume = RESUME_NAME.match(name) if name else None
-        carried = f"(a value from line {resume[2]})" if resume else "(a value from an earlier line)"
+        function, resumes_at = (name, None) if name is None else resumed(name)
+        carried = "(a value from an earlier line)" if resumes_at is None else f"(a value from line {resumes_at})"
         cause = with_carried(cause_of_reasons(reasons, lambda *_: None), lambda _name: carried)
-        function, resumes_at = (resume[1], int(resume[2])) if resume else (name, None)
         change = next(iter(cause.changes), None)
         expression, old, new = (change.expression, change.old, change.new) if change else (None, None, None)
         yield RecompileSeen(self.writer, compile_id, function, resumes_at, expression, old, new, is_over_limit)

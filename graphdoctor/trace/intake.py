@@ -24,7 +24,7 @@ from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.metrics import CompileMetrics, is_before_breaks, printed_reasons, read_metrics
-from graphdoctor.trace.origin import RESUME_NAME, Origins, Root, collapse_resumes, without_probe
+from graphdoctor.trace.origin import Origins, Root, collapse_resumes, resumed, without_probe
 from graphdoctor.trace.profiled import inductor_graph
 
 _UNKNOWN = "<unknown>"
@@ -400,8 +400,7 @@ class Intake:
         )
         if whole is None:
             return None
-        if (resume := RESUME_NAME.match(function)) is not None:
-            function = resume[1]
+        function, _ = resumed(function)
         context = self.sources.get((whole, line))
         if context is None:
             return self.entry(whole, line, function, None)

@@ -64,6 +64,12 @@ class Origins:
         return "user", None
 
 
+def resumed(name: str) -> tuple[str, int | None]:
+    """The function that a code object's name is of, and the line at which it resumes it; None if it doesn't."""
+    match = RESUME_NAME.match(name)
+    return (name, None) if match is None else (match[1], int(match[2]))
+
+
 def _is_below(file: str, root: str) -> bool:
     return file.startswith(root) and file[len(root) : len(root) + 1] in ("/", "\\", "")
 
@@ -93,11 +99,10 @@ def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
     """The stack with a function and its resume functions merged into one entry, at the line reached last."""
     kept: list[StackEntry] = []
     for entry in stack:
-        resume = RESUME_NAME.match(entry.function)
-        if resume is None:
+        function, line = resumed(entry.function)
+        if line is None:
             kept.append(entry)
             continue
-        function = resume[1]
         while kept and kept[-1].origin == "torch" and _leads_to(kept, entry, function):
             kept.pop()
         if kept and (kept[-1].file, kept[-1].function) == (entry.file, function):

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Finding, Fix, Location
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
@@ -81,7 +82,7 @@ def finding_of(rule: Rule, match: RuleMatch, recording: Recording, root: Path) -
         fixes=tuple(_placed(fix, recording, root) for fix in rule.sourced(match.fixes)),
         cost=None if match.call_us is None else Cost(call_us=match.call_us, call_from="profile", share=match.share),
         fingerprint=fingerprint(rule.code, match.entry, root, subject),
-        **{name: getattr(match, name) for name in _AS_MATCHED},
+        **values_of(match, *_AS_MATCHED),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.fixes import Treatment, TriedFix, Verdict
 from graphdoctor.facts.run import Setting
@@ -53,7 +54,7 @@ def fixes_with(finding: Finding, tried: Sequence[TriedFix], declined: str | None
     found = []
     for one in own:
         rule = rules.get(_key(one))
-        shared = {name: getattr(one, name) for name in _OF_BOTH}
+        shared = values_of(one, *_OF_BOTH)
         found.append(
             Fix(**shared, place=rule.place if rule else one.snippet_place, source=rule.source if rule else None)
         )
