@@ -12,6 +12,6 @@ def sections(path: Path) -> dict[str, str]:
     return {heading: text.strip("\n") + "\n" for heading, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def programs(file: str) -> list[str]:
-    """What a test's programs are, in the order of the file beside it that has its name and ends in ``.txt``."""
+def texts_beside(file: str) -> list[str]:
+    """The texts of the file beside a test that has its name and ends in ``.txt``, in order."""
     return [*sections(Path(file).with_suffix(".txt")).values()]

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import run_command
-from tests.sections import programs
+from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
 
-NOISE, SCALE, LOOP, HEAD, NET, TRAIN = programs(__file__)
+NOISE, SCALE, LOOP, HEAD, NET, TRAIN = texts_beside(__file__)
 INPUTS = "\n\ndef example_inputs():\n    return torch.randn(4, 8)\n"
 
 

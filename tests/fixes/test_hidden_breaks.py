@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import clean_environment, run_command
-from tests.sections import programs
+from tests.sections import texts_beside
 
-PACKAGE, MODEL = programs(__file__)
+PACKAGE, MODEL = texts_beside(__file__)
 
 
 @pytest.mark.nightly

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import run_command
-from tests.sections import programs
+from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
 
-(PROGRAM,) = programs(__file__)
+(PROGRAM,) = texts_beside(__file__)
 PRINT = '        print("done")\n'
 
 

@@ -16,11 +16,11 @@ from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
 from tests.conftest import probe_python
-from tests.sections import programs
+from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
 
-(PROGRAM,) = programs(__file__)
+(PROGRAM,) = texts_beside(__file__)
 REPETITIONS = 3
 SETTING = Setting(name="torch._dynamo.config.reorderable_logging_functions", member="print")
 

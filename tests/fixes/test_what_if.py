@@ -16,9 +16,9 @@ from graphdoctor.trials.program import RunChange
 from tests.conftest import RunCli, clean_environment, run_script
 from tests.each import for_each
 from tests.factories import compiled, recording
-from tests.sections import programs
+from tests.sections import texts_beside
 
-BINDING, NEEDED, MARKED = programs(__file__)
+BINDING, NEEDED, MARKED = texts_beside(__file__)
 
 
 def trial(name: str | None, compiles: int | None, *, limit: int = 0, outputs: str = "equal") -> Any:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RunCli
-from tests.sections import programs
+from tests.sections import texts_beside
 
-(PROGRAM,) = programs(__file__)
+(PROGRAM,) = texts_beside(__file__)
 SHOWN = "torch.bfloat16 torch.complex64 torch.float32 (3, 4) [0, 1, {}]"
 
 

@@ -24,7 +24,7 @@ from graphdoctor.trials.launch.request import Measured
 from tests.conftest import clean_environment, run_script
 from tests.each import for_each
 from tests.recorded import recorded as record_program
-from tests.sections import programs
+from tests.sections import texts_beside
 
 KERNELS = Measured(kernels=True)
 REGION, LOOKUP = "Torch-Compiled Region: 0/0", "TorchDynamo Cache Lookup"
@@ -275,7 +275,7 @@ def test_an_operation_of_the_program_s_own_is_one_kernel_whatever_it_calls():
     assert operator_role("kernels_of_tests::together") == "calls"
 
 
-PROGRAM, INDEPENDENT, DISTRIBUTED = programs(__file__)
+PROGRAM, INDEPENDENT, DISTRIBUTED = texts_beside(__file__)
 
 
 @pytest.fixture(scope="module")

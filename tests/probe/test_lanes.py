@@ -12,11 +12,11 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.request import Measured
 from tests.recorded import recorded
-from tests.sections import programs
+from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
 
-VARIED, MUTATED, RAISING = programs(__file__)
+VARIED, MUTATED, RAISING = texts_beside(__file__)
 
 
 def _read(folder: Path, program: str, **asked: Any) -> Recording:

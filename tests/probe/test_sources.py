@@ -14,50 +14,9 @@ from hypothesis import strategies as st
 from graphdoctor.facts.recording import SourceContext
 from graphdoctor.probe.record.sources import SourceReader
 from tests.each import for_each
+from tests.sections import texts_beside
 
-SOURCE = """\
-import functools
-
-TOP = 1
-
-
-@functools.cache
-def decorated(
-    first,
-    second=lambda y: y + 1,
-):
-    return first
-
-
-class Net:
-    limit = 3
-
-    def forward(self, x):
-        for index in range(3):
-            try:
-                with open(x) as file:
-                    if index:
-                        file.write(
-                            "größe"
-                        )
-            except ValueError:
-                pass
-            else:
-                index += 1
-        while x:
-            x = [part for part in x if part]
-        match x:
-            case 1:
-                x = 2
-
-        async def inner():
-            async with x as y:
-                async for z in y:
-                    yield z
-        return x
-
-    halve = staticmethod(lambda x: x / 2)
-"""
+(SOURCE,) = texts_beside(__file__)
 
 
 @pytest.fixture

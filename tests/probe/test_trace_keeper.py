@@ -10,11 +10,11 @@ import pytest
 
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import RunCli, clean_environment
-from tests.sections import programs
+from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
 
-MODEL, BACKEND = programs(__file__)
+MODEL, BACKEND = texts_beside(__file__)
 SCRIPT = f"""{MODEL}
 net = torch.compile(Net(), backend="eager")
 for inputs in example_inputs():

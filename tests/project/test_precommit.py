@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY, clean_environment
-from tests.sections import programs
+from tests.sections import texts_beside
 
 pytest.importorskip("pre_commit")
 
-MODEL, HELPER, USER = programs(__file__)
+MODEL, HELPER, USER = texts_beside(__file__)
 
 
 def _git(folder: Path, *args: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -3,9 +3,9 @@ import pytest
 
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.marks import Marks, clock_seconds, operations_of, plain_graph, plain_guards
-from tests.sections import programs
+from tests.sections import texts_beside
 
-GRAPH, GUARDS = programs(__file__)
+GRAPH, GUARDS = texts_beside(__file__)
 
 
 def record(kind, payload="", *, compile_id=(0, 0), stamp="V1122 21:40:57.925000 77", attempt=0, **value):

@@ -21,6 +21,7 @@ from graphdoctor.trace.reader import read_recording
 from tests.conftest import run_command
 from tests.each import for_each
 from tests.recorded import kept_log
+from tests.sections import texts_beside
 from tests.trace.test_merge import log_of
 from tests.trace.test_recordings import RECORDINGS, VERSIONS
 
@@ -287,23 +288,7 @@ def test_an_end_whose_begin_is_not_in_the_log_is_told(tmp_path: Path) -> None:
     assert "1 `chromium_event` record " in gap.message
 
 
-RESETTING = """\
-import torch
-import torch._dynamo
-
-
-class Net(torch.nn.Module):
-    def forward(self, x):
-        x = torch.relu(x)
-        torch._dynamo.config.recompile_limit = 5
-        torch._dynamo.disable(torch._dynamo.reset)()
-        return x + 1
-
-
-def example_inputs():
-    torch._functorch.config.donated_buffer = False
-    return [(torch.randn(4),), (torch.randn(5),)]
-"""
+(RESETTING,) = texts_beside(__file__)
 
 
 @pytest.mark.slow

@@ -14,38 +14,10 @@ from hypothesis import strategies as st
 from graphdoctor.facts.picture import StageNode
 from graphdoctor.trace.printed_graph import PrintedGraph, parse_graph, short_target
 from tests.each import for_each
+from tests.sections import texts_beside
 
 HEAD = 'class GraphModule(torch.nn.Module):\n    def forward(self, x: "f32[8, 8][8, 1]cpu", y):\n'
-JOINT = """\
-class inner_f(torch.nn.Module):
-    def forward(
-        self,
-        primals,
-        tangents,
-    ):
-        primals_1: "f32[3, 3][3, 1]cpu"  # PlainAOTInput(idx=0)
-        primals_2: "Sym(s77)"  # PlainAOTInput(idx=1)
-        tangents_1: "f32[s77, ((s27 + 1)//2)][3, 1]cuda:0"  # TangentAOTInput(output=PlainAOTOutput(idx=0))
-        primals_1, primals_2, tangents_1, = fx_pytree.tree_flatten_spec([primals, tangents], self._in_spec)
-        # ac_graph_id: 2 - PREFER_RECOMPUTE File: /p/m: n.py:35 in g, code: a[File: /q.py:1 in h, code: ]
-        mm: "f32[3, 3][3, 1]cpu" = torch.ops.aten.mm.default(primals_1, tangents_1);  tangents_1 = None
-
-        # No stacktrace found for following nodes
-        true_graph_0 = self.true_graph_0
-        cond = torch.ops.higher_order.cond(primals_2, true_graph_0, (mm,));  true_graph_0 = mm = None
-        getitem: "f32[3, 3][3, 1]cpu" = cond[0];  cond = None
-        return pytree.tree_unflatten([
-            getitem,  # PlainAOTOutput(idx=0)
-            None,  # None
-            primals_1,  # GradAOTOutput(grad_of=PlainAOTInput(idx=0))
-        ], self._out_spec)
-
-    class true_graph_0(torch.nn.Module):
-        def forward(self, arg0_1: "f32[3, 3][3, 1]cpu"):
-            # File: /p/m.py:37 in <lambda>, code: z = 1
-            add: "f32[3, 3][3, 1]cpu" = torch.ops.aten.add.Tensor(arg0_1, 1);  arg0_1 = None
-            return (add,)
-"""
+(JOINT,) = texts_beside(__file__)
 
 
 def parse(*lines: str) -> PrintedGraph:

@@ -19,7 +19,7 @@ from graphdoctor.trace.stages import Stages, kernels_of
 from tests.conftest import run_command
 from tests.each import for_each
 from tests.factories import recording
-from tests.sections import programs
+from tests.sections import texts_beside
 from tests.trace.test_recordings import LOGS, RECORDINGS
 
 PRINTED = "class G(torch.nn.Module):\n    def forward(self, x):\n        a = x + 1\n        return (a,)\n"
@@ -200,7 +200,7 @@ def test_every_recorded_graph_is_whole(name: str) -> None:
 
 # The probe.
 
-(TARGET,) = programs(__file__)
+(TARGET,) = texts_beside(__file__)
 
 
 @pytest.fixture(scope="module")

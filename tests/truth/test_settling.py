@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tests.conftest import clean_environment, run_script
-from tests.sections import programs
+from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
 
 Explain = Callable[..., dict[str, Any]]
 
-COUNTER, GROWING, AUTOMATIC = programs(__file__)
+COUNTER, GROWING, AUTOMATIC = texts_beside(__file__)
 
 
 def explained(explain_json: Explain, tmp_path: Path, program: str, name: str, calls: int = 3) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.each import for_each
+from tests.sections import texts_beside
 
 
 def source_of(text: str | bytes) -> SourceFile:
@@ -33,34 +34,7 @@ def expression(text: str, start: str, end: str | None, *, line: int = 1) -> str 
     return None if found is None else source.code(found)
 
 
-BODY = """\
-# A comment.
-
-@decorate(
-    1
-)
-@again
-def f(x):
-    y = g(
-        x,
-    )
-
-    # Another.
-    if y: print(y); return y
-    for a in x: print(a)
-    with x:
-        print(1); print(2)
-    else_ = [
-        z
-        for z in x
-        if z
-    ]
-
-
-class A:
-    @property
-    def b(self): return 1
-"""
+(BODY,) = texts_beside(__file__)
 
 
 def test_a_line_belongs_to_the_innermost_statement_around_it(snapshot: SnapshotAssertion) -> None:

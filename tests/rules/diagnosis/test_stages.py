@@ -16,6 +16,7 @@ from graphdoctor.rules.diagnosed import StagesAsked, chosen_stages
 from graphdoctor.rules.diagnosis.stages import graph_stages
 from tests import factories
 from tests.probe.test_wire import recorded_in
+from tests.sections import texts_beside
 
 ROOT = Path("/project")
 CODE = "# AOT ID: ['0_inference']\n"
@@ -143,23 +144,7 @@ def test_some_stages_of_some_graphs():
     assert [report.stage for report in kept.stages] == ["joint", "fusion", "fusion"]
 
 
-PROGRAM = """import torch
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(64)
-        self.up = torch.nn.Linear(64, 8)
-
-    def forward(self, x):
-        y = self.norm(x)
-        return torch.relu(self.up(y))
-
-model = Net()
-
-def example_inputs():
-    return (torch.ones(8, 64),)
-"""
+(PROGRAM,) = texts_beside(__file__)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from graphdoctor.trace.sections import Section
 from tests import factories
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
+from tests.sections import texts_beside
 
 ROOT = "/env/lib/python3.11/site-packages/torch"
 
@@ -131,24 +132,7 @@ def test_every_recording_has_guards_when_asked(folder: Path) -> None:
     assert read_recording(folder).guards is None
 
 
-TREE = """
-TREE_GUARD_MANAGER:
-+- RootGuardManager
-| +- DEFAULT_DEVICE: utils_device.CURRENT_DEVICE == None                           # _dynamo/output_graph.py:1 in init
-| +- GuardManager: source=L['d'], accessed_by=FrameLocalsGuardAccessor(key='d', framelocals_idx=4), type=<class 'dict'>
-| | +- TYPE_MATCH: ___check_type_id(L['d'], 14), type=<class 'dict'>  # if d:  # net.py:16 in forward (HINT: type dict)
-| | +- DictGuardManager: source=L['d']['k'], accessed_by=DictGetItemGuardAccessor('k'), type=<class 'dict'>
-| | | +- KeyValueManager pair at index=0
-| | | | +- KeyManager: GuardManager: source=list(dict.keys(L['d']['k']))[0], type=<class 'str'>, tag_safe=(False, False)
-| | | | | +- EQUALS_MATCH: list(dict.keys(L['d']['k']))[0] == 'a'  # x  # net.py:17 in forward
-| | | | +- ValueManager: GuardManager: source=L['d']['k']['a'], type=<class 'int'>, tag_safe=(False, False)
-| | | | | +- EQUALS_MATCH: L['d']['k']['a'] == 1
-| +- GuardManager: source=L['x'], accessed_by=FrameLocalsGuardAccessor(key='x', framelocals_idx=1), type=<class 'T'>
-| | +- OBJECT_ALIASING
-+- LAMBDA_GUARD: 2 <= L['x'].size()[0]  # y = x  # net.py:3 in forward
-
-Guard latency = 12.34 us
-"""
+(TREE,) = texts_beside(__file__)
 
 
 def test_every_guard_hangs_on_its_value() -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.conftest import CLEAN_TARGET, clean_environment, command_line, probe_python
+from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
 
@@ -231,37 +232,7 @@ def test_a_program_may_behave_badly_at_import_and_between_calls(tmp_path, run_cl
     assert (summary["calls"], summary["graphs"], summary["break_sites"], summary["coverage"]) == (1, 1, 1, 1.0)
 
 
-ODD_ARGUMENTS = """\
-import torch
-
-
-class NoText:
-    def __repr__(self): raise RuntimeError("no repr")
-    def __getattr__(self, name): raise RuntimeError("no " + name)
-
-
-class LongText:
-    def __repr__(self): return "z" * 10_000_000
-
-
-class Number(int):
-    def __repr__(self): raise RuntimeError("no repr")
-
-
-class Table(dict):
-    def items(self): raise RuntimeError("no items")
-    def __len__(self): raise RuntimeError("no length")
-
-
-def f(x, *rest):
-    return x + 1
-
-
-def example_inputs():
-    yield torch.randn(4), NoText(), Number(3), Table(), {NoText(): NoText()}
-    yield torch.randn(4), LongText(), "q" * 10_000_000, [LongText()] * 100_000, 10**5000
-    yield torch.randn(4), float("nan"), b"\\xff", "\\udc80", f
-"""
+(ODD_ARGUMENTS,) = texts_beside(__file__)
 
 
 def test_an_argument_may_be_of_any_class(tmp_path, explain_json):

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.sections import programs
+from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
 
-HEAD, MODULE, EXECUTED, INPUTS, GRAPH = programs(__file__)
+HEAD, MODULE, EXECUTED, INPUTS, GRAPH = texts_beside(__file__)
 Explain = Callable[..., dict[str, Any]]
 
 

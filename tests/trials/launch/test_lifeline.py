@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import clean_environment, command_line
-from tests.sections import programs
+from tests.sections import texts_beside
 
-PARENT, FORKING_PARENT, PROGRAM, WAITING = programs(__file__)
+PARENT, FORKING_PARENT, PROGRAM, WAITING = texts_beside(__file__)
 
 
 def is_alive(pid: int) -> bool:

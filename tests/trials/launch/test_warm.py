@@ -20,9 +20,9 @@ from graphdoctor.trials.launch.child import Setup, probe_command, record
 from graphdoctor.trials.launch.request import Request, parse_target
 from graphdoctor.trials.launch.warm import WarmProbes
 from tests.conftest import probe_python
-from tests.sections import programs
+from tests.sections import texts_beside
 
-(PROGRAM,) = programs(__file__)
+(PROGRAM,) = texts_beside(__file__)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="probes are forked on Linux only")
 
