@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 def test_a_call_that_other_programs_held_up_says_nothing(monkeypatch, samples, expected) -> None:
     left, taken = iter(samples), [0]
 
-    def timed(call: object, device: torch.device) -> float:
+    def timed(call: object) -> float:
         seconds, count = next(left)
         taken[0] += count
         return seconds

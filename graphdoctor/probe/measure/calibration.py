@@ -114,7 +114,7 @@ def _product(name: str, device: torch.device) -> tuple[float, bool]:
         while seconds < _LONG_ENOUGH_S and size < _LAST_SIZE:
             size *= 2
             multiply = _multiplying(size, torch.float32 if name == TF32 else getattr(torch, name), device)
-            seconds = min(_time(multiply, device) for _ in range(_LEAST))
+            seconds = min(_time(multiply) for _ in range(_LEAST))
         seconds, is_steady = _best(multiply, device)
     return 2 * size**3 / seconds / 1e12, is_steady
 
@@ -139,7 +139,7 @@ def _launch(device: torch.device) -> float:
             value.add_(1)
 
     launch()
-    return min(_time(launch, device) for _ in range(_LEAST)) / _LAUNCHES * 1e6
+    return min(_time(launch) for _ in range(_LEAST)) / _LAUNCHES * 1e6
 
 
 def _best(call: Callable[[], object], device: torch.device) -> tuple[float, bool]:
@@ -152,7 +152,7 @@ def _best(call: Callable[[], object], device: torch.device) -> tuple[float, bool
     started, budget = time.perf_counter(), _BUDGET_S[device.type]
     while len(times) < _LEAST or (len(times) < _MOST and time.perf_counter() - started < budget):
         before = preemptions()
-        times.append(_time(call, device))
+        times.append(_time(call))
         if preemptions() == before:
             undisturbed.append(times[-1])
         if time.perf_counter() - started > budget / 2 and _is_steady(undisturbed):
@@ -165,12 +165,11 @@ def _is_steady(times: Sequence[float]) -> bool:
     return bool(others) and others[0] <= _STEADY * first
 
 
-def _time(call: Callable[[], object], device: torch.device) -> float:
+def _time(call: Callable[[], object]) -> float:
     torch_api.synchronize()
     started = time.perf_counter()
     call()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    torch_api.synchronize()
     return time.perf_counter() - started
 
 

@@ -121,7 +121,7 @@ class RecompileRecorder:
         seen = _Seen({}, {})
         scope: dict[str, Any] | None = None
         for guard in output_graph.guards:
-            source = torch_guards.guard_source(guard)
+            source = torch_api.name_of(guard)
             if not source or source.startswith(_FOREIGN):
                 continue
             if (place := self._user_place(guard.user_stack)) is not None:

@@ -96,8 +96,7 @@ class Results:
 
     def save(self, path: Path) -> None:
         """Write them to disk."""
-        kept = ("values", "call_count", "omitted_from", "draws_random")
-        torch.save({name: getattr(self, name) for name in kept}, path)
+        torch.save(vars(self), path)
 
     @classmethod
     def load(cls, path: Path) -> Results:

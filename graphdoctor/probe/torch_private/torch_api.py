@@ -118,6 +118,12 @@ def record_skipped_frames() -> None:
 # What is on the stack while torch compiles.
 
 
+def current_compile_id() -> str | None:
+    """The compile that is under way, such as ``0/1``; None outside any, and if this torch doesn't tell."""
+    found = getattr(torch._guards.CompileContext, "current_compile_id", lambda: None)()
+    return None if found is None else str(found)
+
+
 def frames_outwards() -> Iterator[FrameType]:
     """The Python frames on the stack, the caller's first."""
     frame: FrameType | None = sys._getframe(1)
@@ -410,11 +416,14 @@ def tree_structure(value: object) -> str:
 
 
 def placeholder_source(node: Any) -> str | None:  # noqa: ANN401
-    """Where Dynamo takes a graph input from, such as ``L['x']``; ``name`` is a method up to 2.11, then a property."""
-    source = getattr(node, "_dynamo_source", None) or getattr(node.meta.get("grapharg"), "source", None)
-    name = getattr(source, "name", None)
-    name = name() if callable(name) else name
-    return name if isinstance(name, str) and name else None
+    """Where Dynamo takes a graph input from, such as ``L['x']``."""
+    return name_of(getattr(node, "_dynamo_source", None) or getattr(node.meta.get("grapharg"), "source", None)) or None
+
+
+def name_of(named: Any) -> str:  # noqa: ANN401
+    """The name of a source, or of the source that a guard is about: a method up to 2.11, then a property."""
+    name = getattr(named, "name", "")
+    return str(name() if callable(name) else name)
 
 
 def node_value(node: Any) -> Any:  # noqa: ANN401

@@ -20,7 +20,7 @@ import torch
 from ...facts.kernels import ProfilePhase
 from ...facts.profiled import InductorKernel, InductorKernelKind
 from .replacing import wrap
-from .torch_cuda_graphs import current_compile_id
+from .torch_api import current_compile_id
 from .torch_kernels import quick_range
 
 _HOOK = "set_kernel_post_grad_provenance_tracing"

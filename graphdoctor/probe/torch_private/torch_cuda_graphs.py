@@ -16,7 +16,7 @@ import torch
 from ...facts.kernels import GraphPartitions
 from ..events import EventFile
 from .replacing import Undo
-from .torch_api import counters
+from .torch_api import counters, current_compile_id
 
 _SKIP_LOGGERS = ("torch._inductor.cudagraph_utils.__cudagraphs", "torch._inductor.cudagraph_utils.__perf_hints")
 _LOGS_SKIP = "log_cudagraph_skip_and_bump_counter"
@@ -49,12 +49,6 @@ def asks_for_cuda_graphs(backend: str, mode: str | None, options: Mapping[str, o
 
     in_mode = torch._inductor.list_mode_options().get(mode or "default", {})
     return bool(in_mode.get(name, config.triton.cudagraphs))
-
-
-def current_compile_id() -> str | None:
-    """The compile that is under way, such as ``0/1``; None outside any, and if this torch doesn't tell."""
-    found = getattr(torch._guards.CompileContext, "current_compile_id", lambda: None)()
-    return None if found is None else str(found)
 
 
 class CudaGraphWatch:

@@ -70,12 +70,6 @@ def _of_backend(entries: list[Any], backend: Any) -> list[Any]:  # noqa: ANN401
     return [entry for entry in entries if getattr(entry, "backend", backend) == backend] or entries
 
 
-def guard_source(guard: Any) -> str:  # noqa: ANN401
-    """The source that a ``Guard`` is about; ``name`` is a method in some versions and a property in others."""
-    name = guard.name
-    return str(name() if callable(name) else name)
-
-
 def guard_kinds(guard: Any) -> set[str]:  # noqa: ANN401
     """What a ``Guard`` checks: the kinds that it became, and the one that Dynamo asked for."""
     return {*(guard.guard_types or ()), str(guard.create_fn_name())}

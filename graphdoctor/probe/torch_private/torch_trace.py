@@ -214,7 +214,7 @@ class TraceKeeper:
 
     def _begin(self) -> None:
         """A compile is about to write its first record; one that is part of another doesn't count."""
-        self._begun += import_module("torch._guards").CompileContext.current_compile_id() is None
+        self._begun += torch_api.current_compile_id() is None
         self.restore()
 
     def _end_log(self, writer: logging.Handler, _record: logging.LogRecord) -> None:
