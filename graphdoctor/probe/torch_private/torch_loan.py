@@ -113,6 +113,10 @@ class _Loggers:
         return found
 
 
+_TABLES = ("torch._dynamo.eval_frame.always_optimize_code_objects", "torch._dynamo.utils.CleanupManager.instance")
+"""``ExactWeakKeyDictionary`` objects (``torch/_dynamo/utils.py``, 2.13): keys by number in ``refs``, and ``values``."""
+
+
 @contextlib.contextmanager
 def fresh_dynamo() -> Iterator[None]:
     """A Dynamo that has compiled nothing, while the context lasts and after it; its statistics are restored.
@@ -125,10 +129,7 @@ def fresh_dynamo() -> Iterator[None]:
     counters = torch_api.counters()
     counted = copy.deepcopy(dict(counters))
     counters.clear()
-    marks: Any = getattr(import_module("torch._dynamo.eval_frame"), "always_optimize_code_objects", None)
-    marked = dict(getattr(marks, "refs", {}))
-    cleanups: Any = getattr(getattr(import_module("torch._dynamo.utils"), "CleanupManager", None), "instance", None)
-    cleaned = dict(getattr(cleanups, "refs", {}))
+    tables = [(table, dict(table.refs)) for table in map(torch_api.lookup, _TABLES) if table is not None]
     put = _globals_of_dynamo().keys()
     try:
         yield
@@ -136,22 +137,17 @@ def fresh_dynamo() -> Iterator[None]:
         torch.compiler.reset()
         counters.clear()
         counters.update(counted)
-        for number in _added(marks, marked):
-            del marks.refs[number], marks.values[number]
-        for number in _added(cleanups, cleaned):
-            # ``CleanupHook`` objects wait for compiled code to go, which a resume function keeps alive.
-            for hook in cleanups.values.pop(number):
-                with contextlib.suppress(KeyError):
-                    hook()
-            del cleanups.refs[number]
+        for table, known in tables:
+            for number in [number for number, key in table.refs.items() if known.get(number) is not key]:
+                kept = table.values.pop(number)
+                # ``CleanupHook`` objects wait for compiled code to go, which a resume function keeps alive.
+                for hook in kept if isinstance(kept, list) else ():
+                    with contextlib.suppress(KeyError):
+                        hook()
+                del table.refs[number]
         for key, scope in _globals_of_dynamo().items():
             if key not in put:
                 del scope[key[1]]
-
-
-def _added(table: Any, before: dict[int, Any]) -> list[int]:  # noqa: ANN401
-    """Keys of an ``ExactWeakKeyDictionary`` (``torch/_dynamo/utils.py``, 2.13) that were not there before."""
-    return [number for number, key in getattr(table, "refs", {}).items() if before.get(number) is not key]
 
 
 def _globals_of_dynamo() -> dict[tuple[int, str], dict[str, Any]]:
