@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Literal
 
@@ -78,6 +79,19 @@ class GuardChange(Fact):
     """The line that made torch guard on the value; None if torch names none."""
     hint: str | None = None
     """torch's hint for this guard."""
+
+    @property
+    def key(self) -> tuple[ChangeKind, str]:
+        """What all changes of one value have in common."""
+        return self.kind, self.expression
+
+
+def distinct_values(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
+    """The first change of each value, in order: a value that changed in several calls is one."""
+    found: dict[tuple[str, str], GuardChange] = {}
+    for change in changes:
+        found.setdefault(change.key, change)
+    return tuple(found.values())
 
 
 class RecompileCause(Fact):

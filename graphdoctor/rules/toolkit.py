@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.recompiles import distinct_values
 from graphdoctor.facts.wording import (
     bytes_text,
     counted,
@@ -18,7 +19,6 @@ from graphdoctor.rules.diagnosis.recompiles import (
     RecompileEvent,
     RecompileGroup,
     can_be_dynamic,
-    distinct_values,
     hidden_change_count,
 )
 from graphdoctor.rules.diagnosis.rule import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause
+from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause, distinct_values
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.forms import (
@@ -85,9 +85,8 @@ def with_previous(changes: Iterable[GuardChange], last: ComparedEntry | None) ->
     """The changes with the value that each had in the function's last call, as far as its entry shows it."""
     # Several values pass a relation, so that the last call's isn't known.
     shown = [change for change in (last.differing if last else ()) if change.kind != "relation"]
-    known = {(change.kind, change.expression): change.old for change in reversed(shown)}
-    previous = ((change, known.get((change.kind, change.expression))) for change in changes)
-    return tuple(change.replace(previous=value) for change, value in previous)
+    known = {change.key: change.old for change in reversed(shown)}
+    return tuple(change.replace(previous=known.get(change.key)) for change in changes)
 
 
 def also_changed(nearest: ComparedEntry, last: ComparedEntry) -> tuple[GuardChange, ...]:
@@ -151,12 +150,10 @@ def _nearest(
 
 
 def _compared(entry: Mapping[str, Any], compile_id: str | None, place: PlaceReader) -> ComparedEntry:
-    found: dict[tuple[str, str], GuardChange] = {}
-    for item in entry.get("failed") or ():
-        line = {"guard_location": _line(item, place)}
-        for change in _changes(item):
-            found.setdefault((change.kind, change.expression), change.replace(**line))
-    differing = tuple(found.values())
+    located = ((item, _line(item, place)) for item in entry.get("failed") or ())
+    differing = distinct_values(
+        change.replace(guard_location=line) for item, line in located for change in _changes(item)
+    )
     return ComparedEntry(compile_id, differing, tuple(_without_consequences(list(differing))), entry.get("hidden") or 0)
 
 

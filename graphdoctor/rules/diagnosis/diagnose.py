@@ -88,7 +88,7 @@ def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
     recording, steady, watch = view.recording, view.recording.steady_call, view.recording.watch
     # Distinct functions with distinct sets of changed values.
     causes = {
-        (event.frame.frame_id, frozenset((change.kind, change.expression) for change in event.changes))
+        (event.frame.frame_id, frozenset(change.key for change in event.changes))
         for event in view.events
         if not event.is_over_limit
     }

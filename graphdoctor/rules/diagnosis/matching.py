@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recompiles import GuardChange, distinct_values
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.diagnosis.recompiles import (
     RecompileGroup,
-    distinct_values,
     hidden_change_count,
     recompile_groups,
 )

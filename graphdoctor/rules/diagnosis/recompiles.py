@@ -316,14 +316,6 @@ def can_be_dynamic(change: GuardChange) -> bool:
     return change.kind == "size" and not {change.old, change.new} & {"0", "1"}
 
 
-def distinct_values(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
-    """The first change of each value, in order: a value that changed in several calls is one."""
-    found: dict[tuple[str, str], GuardChange] = {}
-    for change in changes:
-        found.setdefault((change.kind, change.expression), change)
-    return tuple(found.values())
-
-
 def hidden_change_count(events: Iterable[RecompileEvent]) -> int:
     """The most changed values that one of the events has beyond those that were recorded."""
     causes = (event.compiles[0].cause for event in events)

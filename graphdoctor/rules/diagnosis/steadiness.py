@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from graphdoctor.facts.counts import Steadiness, SteadyState
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recompiles import GuardChange, distinct_values
 from graphdoctor.facts.recording import Compile, Frame, Recording
 from graphdoctor.facts.watch import CallWatch
-from graphdoctor.rules.diagnosis.recompiles import distinct_values
 from graphdoctor.rules.diagnosis.rule import RecordingView
 
 _COMPILING_CALLS = 3
@@ -106,7 +105,7 @@ def _always_changing(again: Sequence[Compile]) -> tuple[GuardChange, ...]:
 
 def _of(change: GuardChange, changes: Iterable[GuardChange]) -> list[GuardChange]:
     """The changes of the same value."""
-    return [found for found in changes if (found.kind, found.expression) == (change.kind, change.expression)]
+    return [found for found in changes if found.key == change.key]
 
 
 def _is_always_new(changes: Sequence[GuardChange]) -> bool:
