@@ -4,82 +4,74 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.facts.profiled import InductorRun
+from graphdoctor.facts.profiled import InductorRun, KernelRun, Profiled
 from graphdoctor.trace.profiled import base_name
 from tests.each import for_each
 from tests.studies.profile.facts import code, graph, names_of, profiled, ran
 
 
-def test_generated_kernels_are_found_by_name_and_libraries_by_what_launched_them():
-    found = profiled(
-        [
-            ran("sm90_gemm", operation="aten::addmm"),
-            ran("triton_poi_fused_relu_0"),
-            ran("sm90_gemm", operation="aten::mm"),
-        ],
-        graph([code("extern_kernels.addmm"), code("triton_poi_fused_relu_0"), code("extern_kernels.mm")]),
-    )
-    assert names_of(found) == [
-        ("sm90_gemm", "extern_kernels.addmm", 10.0),
-        ("triton_poi_fused_relu_0", "triton_poi_fused_relu_0", 10.0),
-        ("sm90_gemm", "extern_kernels.mm", 10.0),
-    ]
+def launched(operation: str, name: str = "gemm", launch: int | None = None) -> KernelRun:
+    """A run of a library's kernel."""
+    return ran(name, operation=f"aten::{operation}", launch=launch)
 
 
-def test_a_kernel_in_cpp_is_known_without_the_number_that_the_profiler_puts_before_it():
-    found = profiled([ran("graph_3_cpp_fused_add_0")], graph([code("cpp_fused_add_0")]))
-    assert names_of(found) == [("graph_3_cpp_fused_add_0", "cpp_fused_add_0", 10.0)]
+SPLIT = [launched("mm", name, launch) for launch in (1, 2) for name in ("splitk", "reduce")]
+ADDMM, MM, BMM = (code(f"extern_kernels.{name}") for name in ("addmm", "mm", "bmm"))
+POI, AGAIN = code("triton_poi_0", 0), code("triton_poi_0", 1)
+TWICE = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
 
 
-def test_one_name_that_is_called_again_is_the_next_call():
-    calls = [code("triton_poi_0", 0), code("extern_kernels.mm", 1), code("triton_poi_0", 2)]
-    found = profiled([ran("triton_poi_0"), ran("gemm", operation="aten::mm"), ran("triton_poi_0")], graph(calls))
-    assert [each.kernel for each in found.matched] == [0, 1, 2]
-
-
-def test_several_kernels_of_one_call_are_all_its():
-    found = profiled(
-        [
-            ran("splitk", 7.0, "aten::mm", launch=1),
-            ran("reduce", 3.0, "aten::mm", launch=1),
-            ran("gemm", 5.0, "aten::bmm", launch=2),
-        ],
-        graph([code("extern_kernels.mm"), code("extern_kernels.bmm")]),
-    )
-    assert [(name, us) for _, name, us in names_of(found)] == [
-        ("extern_kernels.mm", 7.0),
-        ("extern_kernels.mm", 3.0),
-        ("extern_kernels.bmm", 5.0),
-    ]
-
-
-def test_calls_of_one_operation_in_a_row_have_their_own_kernels():
-    found = profiled(
-        [
-            ran("splitk", operation="aten::mm", launch=1),
-            ran("reduce", operation="aten::mm", launch=1),
-            ran("splitk", operation="aten::mm", launch=2),
-            ran("reduce", operation="aten::mm", launch=2),
-            ran("splitk", operation="aten::mm", launch=3),
-        ],
-        graph([code("extern_kernels.mm", 0), code("extern_kernels.mm", 1)]),
-    )
-    assert [each.kernel for each in found.matched] == [0, 0, 1, 1, None]
-
-
-def test_in_a_cuda_graph_the_place_between_generated_kernels_tells():
-    found = profiled(
-        [ran("gemm_a"), ran("triton_poi_0"), ran("gemm_b"), ran("gemm_c")],
-        graph(
-            [code("extern_kernels.mm"), code("triton_poi_0"), code("extern_kernels.bmm"), code("extern_kernels.addmm")]
+@for_each(
+    "found, calls",
+    [
+        # Generated kernels are found by name, and a library's by what launched them.
+        (
+            profiled(
+                [launched("addmm"), ran("triton_poi_0"), launched("mm")],
+                graph([ADDMM, POI, MM]),
+            ),
+            [(0, 0), (0, 1), (0, 2)],
         ),
-    )
-    assert [name for _, name, _ in names_of(found)] == [
-        "extern_kernels.mm",
-        "triton_poi_0",
-        "extern_kernels.bmm",
-        "extern_kernels.addmm",
-    ]
+        # One in C++ is known without the number that the profiler puts before it.
+        (profiled([ran("graph_3_cpp_fused_add_0")], graph([code("cpp_fused_add_0")])), [(0, 0)]),
+        # One name that is called again is the next call.
+        (
+            profiled([ran("triton_poi_0"), launched("mm"), ran("triton_poi_0")], graph([POI, MM, POI])),
+            [(0, 0), (0, 1), (0, 2)],
+        ),
+        # Several kernels of one call are all its, and calls of one operation in a row have their own.
+        (
+            profiled([*SPLIT[:2], launched("bmm", launch=3)], graph([MM, BMM])),
+            [(0, 0), (0, 0), (0, 1)],
+        ),
+        (
+            profiled([*SPLIT, launched("mm", "splitk", 3)], graph([MM, MM])),
+            [(0, 0), (0, 0), (0, 1), (0, 1), (None, None)],
+        ),
+        # In a CUDA graph the place between generated kernels tells.
+        (
+            profiled([ran("a"), ran("triton_poi_0"), ran("b"), ran("c")], graph([MM, POI, BMM, ADDMM])),
+            [(0, 0), (0, 1), (0, 2), (0, 3)],
+        ),
+        # What the code does not call has no call.
+        (
+            profiled([launched("copy_", "aten::copy_"), ran("triton_poi_9"), ran("x", run=None)], graph([POI])),
+            [(None, None)] * 3,
+        ),
+        # A forward and its backward of one number are two graphs, and a graph that runs twice begins anew.
+        (
+            profiled(
+                [ran("triton_poi_0"), ran("triton_poi_0", run=1, phase="backward")],
+                *(graph([POI]), graph([AGAIN], phase="backward")),
+            ),
+            [(0, 0), (1, 0)],
+        ),
+        (profiled([ran("triton_poi_0"), ran("triton_poi_0", run=1)], graph([POI]), runs=TWICE), [(0, 0), (0, 0)]),
+    ],
+)
+def test_each_run_is_of_a_call_in_the_code_or_of_none(found: Profiled, calls: list[tuple[int | None, int | None]]):
+    assert [(each.graph if each.kernel is not None else None, each.kernel) for each in found.matched] == calls
+    assert [each.us for each in found.matched] == [10.0] * len(calls)
 
 
 def test_where_several_calls_could_have_run_it_each_has_an_equal_part():
@@ -90,35 +82,6 @@ def test_where_several_calls_could_have_run_it_each_has_an_equal_part():
     for _, name, us in names_of(found):
         times[name] += us
     assert times == {"extern_kernels.mm": 6.0, "extern_kernels.bmm": 6.0}
-
-
-def test_what_the_code_does_not_call_has_no_call():
-    found = profiled(
-        [ran("aten::copy_", operation="aten::copy_"), ran("triton_poi_9"), ran("x", run=None)],
-        graph([code("triton_poi_0")]),
-    )
-    assert sorted((name, call) for name, call, _ in names_of(found)) == [
-        ("aten::copy_", None),
-        ("triton_poi_9", None),
-        ("x", None),
-    ]
-
-
-def test_a_forward_and_its_backward_of_one_number_are_two_graphs():
-    found = profiled(
-        [ran("triton_poi_0"), ran("triton_poi_0", run=1, phase="backward")],
-        graph([code("triton_poi_0", 0)]),
-        graph([code("triton_poi_0", 1)], phase="backward"),
-    )
-    assert [each.graph for each in found.matched] == [0, 1]
-
-
-def test_a_graph_that_runs_twice_begins_anew():
-    runs = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
-    found = profiled(
-        [ran("triton_poi_0"), ran("triton_poi_0", run=1)], graph([code("triton_poi_0", 0)]), runs=runs
-    )  # fmt: skip
-    assert [each.kernel for each in found.matched] == [0, 0]
 
 
 def test_every_microsecond_is_kept():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING
 from typing import Any
 
 from graphdoctor.facts.counts import Counts
@@ -12,21 +13,7 @@ from graphdoctor.facts.recording import Environment, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.studies.ranks.job import job_of
 
-NO_COUNTS = dict.fromkeys(
-    (
-        "calls",
-        "calls_failed",
-        "compiles",
-        "graphs",
-        "break_sites",
-        "break_records",
-        "skipped_frames",
-        "recompiles",
-        "recompile_causes",
-        "frames_over_limit",
-    ),
-    0,
-)
+NO_COUNTS = {name: 0 for name, field in Counts.__dataclass_fields__.items() if field.default is MISSING}
 
 
 def compiled(compile_id: str = "0/0", function: str = "Net.forward", line: int = 10, **values: Any) -> RankCompile:
