@@ -55,6 +55,11 @@ class Location(Fact):
     """What the location has to do with the finding, for a related one."""
 
     @property
+    def at(self) -> tuple[str, int]:
+        """File and line."""
+        return self.file, self.line
+
+    @property
     def shown_file(self) -> str:
         """The path to show: for a file of a package, from the package on."""
         if self.package is not None:

@@ -266,7 +266,7 @@ class Profiled(Fact):
         groups: dict[object, list[KeptBy]] = defaultdict(list)
         for graph in self.partitioned:
             for tensor in graph.partition.saved if graph.partition else ():
-                place = [(entry.file, entry.line) for entry in tensor.stack[-1:]]
+                place = [entry.at for entry in tensor.stack[-1:]]
                 same = (*place, tensor.operation, tensor.tensor, tensor.is_cheap)
                 groups[same if place else (graph.graph, tensor.name)].append(KeptBy(graph, tensor))
         return tuple(map(tuple, groups.values()))

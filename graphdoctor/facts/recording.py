@@ -627,6 +627,11 @@ class SourceContext(Fact):
     enclosing: tuple[Enclosing, ...] = ()
     """Compound statements around it, innermost first, up to the function."""
 
+    @property
+    def at(self) -> tuple[str, int]:
+        """File and line."""
+        return self.file, self.line
+
 
 class ExportInput(Fact):
     """One input of an exported program."""

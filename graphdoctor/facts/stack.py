@@ -42,6 +42,11 @@ class StackEntry(Fact):
     package: str | None = None
     """Top-level package of a third-party or torch file, such as ``transformers``."""
 
+    @property
+    def at(self) -> tuple[str, int]:
+        """File and line."""
+        return self.file, self.line
+
 
 def innermost(stack: Sequence[StackEntry]) -> StackEntry | None:
     """The innermost line of the program; None if there is none."""

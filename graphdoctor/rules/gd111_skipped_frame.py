@@ -78,8 +78,8 @@ def _match(site: BreakSite, view: RecordingView) -> RuleMatch:
         entry, block = where
         inside = f" inside a `{block.kind}`"
         related.append((_entry_at(entry, block.line, block.text), f"the break is inside this `{block.kind}`"))
-    frame = next((entry for entry in stack if (entry.file, entry.line) in view.contexts), None)
-    if frame is not None and (line := view.contexts[frame.file, frame.line].function_line) is not None:
+    frame = next((entry for entry in stack if entry.at in view.contexts), None)
+    if frame is not None and (line := view.contexts[frame.at].function_line) is not None:
         related.append((_entry_at(frame, line, None), f"{names} {verb} skipped"))
     return RuleMatch(
         entry=site.entry,
@@ -103,7 +103,7 @@ def _enclosing(site: BreakSite, stack: tuple[StackEntry, ...], view: RecordingVi
     elif "Graph break under GenericContextWrappingVariable" in site.chained_types:
         kinds = ("with",)
     for entry in reversed(stack):
-        context = view.contexts.get((entry.file, entry.line))
+        context = view.contexts.get(entry.at)
         if entry.origin == "torch" or context is None:  # nn.Module calls hooks in a loop of its own
             continue
         if block := next((block for block in context.enclosing if block.kind in kinds), None):

@@ -72,7 +72,7 @@ class SmallPart(RecordingRule, severity="info"):
             if line is not None and graph is not None:
                 part, whole = _counts(line, graph)
                 if whole >= _LARGE and 0 < part <= _SMALL_SHARE * whole:
-                    found.setdefault((line.file, line.line), []).append((event, line, part, whole))
+                    found.setdefault(line.at, []).append((event, line, part, whole))
         for alike in found.values():
             first, line, part, whole = alike[0]
             value = quoted(first.changes[0].expression)
@@ -98,4 +98,4 @@ def _line(event: RecompileEvent) -> StackEntry | None:
 def _counts(line: StackEntry, graph: Graph) -> tuple[int, int]:
     """The graph's operations at the line, and all of them."""
     calls = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
-    return sum((node.file, node.line) == (line.file, line.line) for node in calls), len(calls)
+    return sum((node.file, node.line) == line.at for node in calls), len(calls)

@@ -121,9 +121,7 @@ class Assembler:
 
     def _named(self, stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:
         return tuple(
-            entry.replace(qualname=context.qualname)
-            if (context := self._intake.sources.get((entry.file, entry.line)))
-            else entry
+            entry.replace(qualname=context.qualname) if (context := self._intake.sources.get(entry.at)) else entry
             for entry in stack
         )
 
@@ -258,7 +256,7 @@ class Assembler:
                 if entry is None or not is_call or None in (entry.text, entry.column, entry.end_column):
                     continue
                 start, end = ((column or 1) - 1 - (entry.indent or 0) for column in (entry.column, entry.end_column))
-                self._broken.setdefault((entry.file, entry.line), (entry.text or "")[max(start, 0) : end])
+                self._broken.setdefault(entry.at, (entry.text or "")[max(start, 0) : end])
         return self._broken.get((file, line))
 
     def _frames(self, compiles: list[Compile]) -> dict[int, Frame]:

@@ -30,7 +30,7 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
     if not found:
         return recording
     origins = Origins(environment)
-    qualnames = {(context.file, context.line): {"qualname": context.qualname} for context in recording.sources}
+    qualnames = {context.at: {"qualname": context.qualname} for context in recording.sources}
 
     def stack_of(found: Mapping[str, Any]) -> tuple[StackEntry, ...]:
         return tuple(

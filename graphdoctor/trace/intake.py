@@ -264,7 +264,7 @@ class Intake:
         if known is None or known[1] == _UNKNOWN or known[0] != name:
             self.code_names[compile_.frame_id] = name, file, line
         last = compile_.stack[-1] if compile_.stack else None
-        if last is not None and (last.file, last.line) != (file, line):
+        if last is not None and last.at != (file, line):
             above = (entry for entry in compile_.stack if entry.file != _UNKNOWN)
             compile_.stack = collapse_resumes((*above, self.entry(file, line, name, None)))
 
@@ -355,7 +355,7 @@ class Intake:
     def _on_graphdoctor_sources(self, record: Record) -> None:
         for value in record.json():
             context = read_fact(SourceContext, value)
-            self.sources[context.file, context.line] = context
+            self.sources[context.at] = context
             self._files[context.file] = None
 
     def _on_graphdoctor_generated(self, record: Record) -> None:

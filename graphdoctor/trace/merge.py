@@ -61,7 +61,7 @@ def merge(parts: Sequence[Part]) -> Recording:
         environment=next((item.environment for item in renamed if item.environment.torch), main.environment),
         is_partial=any(recording.is_partial for recording in renamed),
         graphs=tuple(graph.replace(index=index) for index, graph in enumerate(graphs)),
-        sources=tuple({(item.file, item.line): item for recording in renamed for item in recording.sources}.values()),
+        sources=tuple({item.at: item for recording in renamed for item in recording.sources}.values()),
         evidence=joined_evidence(parts),
         gaps=_merge_gaps(parts),
     )

@@ -251,9 +251,9 @@ def recorded_in(recording: Recording) -> Recorded:
         if frame.origin == "user" and frame.qualname:
             names.setdefault(Path(frame.file), set()).add(frame.qualname)
     traced = {(node.file, node.line) for graph in recording.graphs for node in graph.nodes or ()}
-    traced |= {(entry.file, entry.line) for one in recording.breaks for entry in one.stack if entry.origin == "user"}
+    traced |= {entry.at for one in recording.breaks for entry in one.stack if entry.origin == "user"}
     for context in recording.sources:
-        if (context.file, context.line) in traced:
+        if context.at in traced:
             names.setdefault(Path(context.file), set()).add(context.qualname)
     return Recorded(
         functions={file: frozenset(found) for file, found in names.items()},

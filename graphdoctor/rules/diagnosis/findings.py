@@ -114,7 +114,7 @@ def with_shared_first(findings: Sequence[Finding]) -> list[Finding]:
     for finding in findings:
         for fix in finding.fixes:
             if fix.setting is not None and not fix.setting.drops_output:
-                lines[fix.setting].add((finding.location.file, finding.location.line))
+                lines[fix.setting].add(finding.location.at)
 
     def is_for_one(fix: Fix) -> bool:
         return fix.setting is None or len(lines[fix.setting]) < 2

@@ -106,6 +106,6 @@ def _guarding_line(group: RecompileGroup) -> StackEntry:
 def _call_sites(group: RecompileGroup) -> Iterator[tuple[StackEntry, str]]:
     """The user's lines that made the calls, each once, with the numbers of the calls."""
     sites = ((event.call_site, event.call_index) for event in group.events)
-    for found in grouped(((site.file, site.line), (site, number)) for site, number in sites if site).values():
+    for found in grouped((site.at, (site, number)) for site, number in sites if site).values():
         numbers = dict.fromkeys(str(number) for _, number in found if number is not None)
         yield found[0][0], f"called here in call {', '.join(numbers)}" if numbers else "called here"

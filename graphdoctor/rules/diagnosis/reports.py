@@ -184,7 +184,7 @@ def _whole_call(recording: Recording, findings: Iterable[Finding]) -> Mapping[st
     if recording.steady_call is None or recording.steady_call.runs:
         return {}
     causes = [finding for finding in findings if finding.effects.skipped_frames]
-    if len({(finding.location.file, finding.location.line) for finding in causes}) != 1:
+    if len({finding.location.at for finding in causes}) != 1:
         return {}
     return {finding.fingerprint: recording.steady_call.call_us for finding in causes}
 

@@ -112,7 +112,7 @@ class BreakSite:
     def is_deeper(self) -> bool:
         """Whether torch stopped in something that the line calls."""
         inner = self.stack[-1:]
-        return any((entry.file, entry.line) != (self.entry.file, self.entry.line) for entry in inner)
+        return any(entry.at != self.entry.at for entry in inner)
 
     @property
     def mechanism(self) -> TorchMechanism | None:
@@ -353,7 +353,7 @@ class RecordingView:
     @cached_property
     def contexts(self) -> Mapping[tuple[str, int], SourceContext]:
         """By file and line."""
-        return {(context.file, context.line): context for context in self.recording.sources}
+        return {context.at: context for context in self.recording.sources}
 
     def frame(self, compile_id: str | None) -> Frame | None:
         """The function of a compile."""
@@ -369,7 +369,7 @@ class RecordingView:
     def line(self, file: str | None, line: int | None) -> StackEntry | None:
         """A line that torch points to, as a location; None if nothing is known of it."""
         stacks = (compile_.stack for compile_ in self.recording.compiles)
-        known = next((entry for stack in stacks for entry in stack if (entry.file, entry.line) == (file, line)), None)
+        known = next((entry for stack in stacks for entry in stack if entry.at == (file, line)), None)
         if known is not None or file is None or line is None:
             return known
         context = self.contexts.get((file, line))

@@ -78,8 +78,8 @@ def _at_root(
     compile_, frame = view.compiles.get(record.compile_id), view.frame(record.compile_id)
     is_wrapper = frame is not None and frame.is_wrapper and frame.line == entry.line
     if compile_ is not None and is_wrapper and (caller := innermost(compile_.stack[:-1])) is not None:
-        roots[caller.file, caller.line] = entry
-    return roots.get((entry.file, entry.line), entry)
+        roots[caller.at] = entry
+    return roots.get(entry.at, entry)
 
 
 def _is_traced(
@@ -89,7 +89,7 @@ def _is_traced(
     if (entry.file, entry.function) in functions:
         return True
     # A module of torch's own class stands where the program compiles or makes it.
-    is_root = (entry.file, entry.line) in lines
+    is_root = entry.at in lines
     return not is_root and any(entry in record.stack for record in records)
 
 

@@ -33,7 +33,7 @@ def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None
     """At most ``limit`` lines break a graph."""
     found = _of_kind(diagnosis, "GD1", own_code=own_code)
     # A skipped frame has its own finding at the line of the break.
-    sites = {(finding.location.file, finding.location.line) for finding in found if finding.break_effects}
+    sites = {finding.location.at for finding in found if finding.break_effects}
     number = len(sites) if own_code else diagnosis.summary.break_sites
     where = " in your own code" if own_code else ""
     expected = f"{_at_most(limit, 'graph break')}{where}"
