@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 
@@ -112,11 +112,6 @@ class SeenCall:
         return self.whole.duration_ns / 1e3
 
     @property
-    def device(self) -> Literal["cpu", "cuda"]:
-        """Whose kernels they are."""
-        return "cuda" if self.is_on_device else "cpu"
-
-    @property
     def launches(self) -> int | None:
         """How many kernels ran; None if the profiler can't see them: where it sees none at all on a device."""
         return len(self.kernels) if self.kernels or not self.is_on_device else None
@@ -125,11 +120,6 @@ class SeenCall:
     def graph_launches(self) -> int:
         """How often it launched a CUDA graph."""
         return sum(node.event.name.startswith(GRAPH_LAUNCHES) for node in self.nodes)
-
-    @property
-    def kernels_us(self) -> float | None:
-        """What all kernels take; None if the profiler can't see them."""
-        return None if self.launches is None else sum(counted_ns for _, counted_ns in self._counted_once()) / 1e3
 
     def share(self) -> KernelShare:
         """Where its time goes, added up."""
@@ -149,7 +139,7 @@ class SeenCall:
         others = _waits(inside) if self.is_on_device else [(kernel.start_ns, kernel.end_ns) for kernel in self.kernels]
         covered_ns = _covered_ns([*regions, *others])
         return KernelShare(
-            device=self.device,
+            device="cuda" if self.is_on_device else "cpu",
             call_us=self.us,
             library_us=us("library"),
             generated_us=us("generated"),
@@ -224,7 +214,7 @@ class MeasuredKernels:
         runs, kernels = self.best.runs()
         own = [call for call in self.calls if not call.was_held_up]
         all_runs = [call.runs() for call in (own if len(own) >= _MIN_CALLS else self.calls)]
-        same = [found for found in all_runs if _names(found) == _names((runs, kernels))] or [self.best.runs()]
+        same = [found for found in all_runs if _names(found) == _names((runs, kernels))] or [(runs, kernels)]
         runs, kernels = _median(runs, [each for each, _ in same]), _median(kernels, [each for _, each in same])
         return runs, kernels if self.one_by_one is None else _with_operations(kernels, self.one_by_one.runs()[1])
 

@@ -244,7 +244,7 @@ def _one_by_one(workload: Workload, measure: Callable[[], _Found]) -> _Found | N
 def _profiled(measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCall:
     runs, kernels = measured.runs()
     return ProfiledCall(
-        device=measured.best.device,
+        device=measured.share().device,
         times_us=tuple(measured.times_us),
         profiled_us=measured.best.us,
         runs=tuple(runs),
@@ -253,7 +253,7 @@ def _profiled(measured: MeasuredKernels, eager: MeasuredKernels | None) -> Profi
         if eager is None
         else EagerCall(
             times_us=tuple(eager.times_us),
-            kernels_us=eager.best.kernels_us,
+            kernels_us=eager.share().kernels_us,
             launches=eager.best.launches,
         ),
     )
