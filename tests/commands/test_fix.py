@@ -100,7 +100,7 @@ def test_nothing_is_written_without_apply(peeled):
     folder, document = peeled
     text = (REPOSITORY / "sample_models" / "hidden_second_break.py").read_text()
     assert (folder / "model.py").read_text() == text
-    assert "+        x = torch.where(x.max() > 10.0, x / x.max(), x)" in document["recording"]["treatment"]["diff"]
+    assert "+        x = x / torch.where(x.max() > 10.0, x.max(), 1)" in document["recording"]["treatment"]["diff"]
 
 
 def test_findings_carry_their_verdicts(peeled):

@@ -13,6 +13,7 @@ from graphdoctor.fixes.source.branches import RETURNED, Branch, Comments, Step, 
 from graphdoctor.fixes.source.effects import is_report, touched
 from graphdoctor.fixes.source.expressions import (
     as_boolean_tensor,
+    guarded,
     is_evaluated_alike,
     is_harmless,
     is_one_number,
@@ -35,7 +36,7 @@ from graphdoctor.fixes.source.nodes import (
     torch_call,
     without_parentheses,
 )
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, known, need, walk
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, known, names_in, need, walk
 
 _WITHOUT_WORDS = (cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Arg, cst.Attribute, cst.BinaryOperation, cst.Subscript)
 """Nodes that never put a keyword directly before an expression."""
@@ -64,7 +65,7 @@ def _choose_expression(place: Place, choice: cst.IfExp, names: Names) -> Edit:
     for value in sides:
         refuse_unless_tensor(value)
     first, test = without_none(choice.test)
-    call: cst.BaseExpression = torch_call("where", [as_boolean_tensor(test, source), *_copies(sides)])
+    call = _chosen([as_boolean_tensor(test, source)], sides)
     if first is not None:
         call = choice.deep_clone().with_changes(body=call, test=first.deep_clone())
     refuse_lost_comments([choice], [call])
@@ -111,6 +112,7 @@ class _Choice:
         decline_if(len({branch.is_returning for branch in self.branches}) > 1, "one branch returns and another doesn't")
         rows = self._rows()
         lines, conditions = self._conditions(rows)
+        is_named = bool(lines)
         kept: list[_Values] = []
         for row in rows:
             target, comments = _target(row), Comments()
@@ -121,17 +123,15 @@ class _Choice:
             for value in values:
                 refuse_unless_tensor(value)
             kept.append(values)
-            chosen = values[-1].deep_clone()
             # A row of one value is a step before a choice.
-            for condition, value in reversed(list(zip(conditions, values[:-1], strict=False))):
-                chosen = torch_call("where", _copies([condition, value, chosen]))
+            chosen = values[0].deep_clone() if len(values) == 1 else _chosen(conditions, values)
             small = cst.Return(chosen) if target == RETURNED else assigned(target, chosen).body[0]
             lines.append(line_of(small, comments))
         targets = list(dict.fromkeys(_target(row) for row in rows if len(row) > 1))
         choices = [values for values in kept if len(values) > 1]
         alone = [values[0] for values in kept if len(values) == 1]
         is_safe = _is_safe(self.names, self.tests, choices, alone=alone)
-        whole: list[cst.BaseStatement] = list(lines)
+        whole: list[cst.BaseStatement] = list(_inlined(lines) if is_named else lines)
         if self.outer is not None:
             # `if` and what is under it share the indentation of the old one.
             body = self.statement.body
@@ -179,9 +179,14 @@ class _Choice:
                 before = ()
         return [*sections, (before, None)] if before else sections
 
+    @staticmethod
+    def _is_guarded(value: cst.BaseExpression) -> bool:
+        return not guarded(value, cst.Name("condition"), is_if=True).deep_equals(value)
+
     def _conditions(self, rows: Sequence[Sequence[Step | None]]) -> tuple[list[cst.SimpleStatementLine], _Values]:
         tensors = [without_parentheses(as_boolean_tensor(test, self.place.source)) for test in self.tests]
-        if len(rows) == 1:
+        is_repeated = any(self._is_guarded(value) for row in rows for step in row if step for value in [step.value])
+        if len(rows) == 1 and not is_repeated:
             return [], tensors
         lines: list[cst.SimpleStatementLine] = []
         targets = {_target(row) for row in rows}
@@ -190,6 +195,31 @@ class _Choice:
                 tensors[at] = cst.Name(self.names.fresh("condition"))
                 lines.append(assigned(tensors[at], tensor))
         return lines, tensors
+
+
+def _inlined(lines: Sequence[cst.SimpleStatementLine]) -> Sequence[cst.SimpleStatementLine]:
+    """Two lines as one, if the first names a condition that the second uses once."""
+    match lines:
+        case [cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=name)], value=test)]), line]:
+            uses = [found for found in names_in(line) if found.deep_equals(name)]
+            if len(uses) == 1:
+                return [need(line.deep_replace(uses[0], test), cst.SimpleStatementLine, "")]
+    return lines
+
+
+def _chosen(conditions: _Values, values: _Values) -> cst.BaseExpression:
+    """The value of the first condition that is true, or the last one."""
+    safe = [guarded(value, condition, is_if=True) for condition, value in zip(conditions, values, strict=False)]
+    last = guarded(values[-1], conditions[-1], is_if=False)
+    match values[0], safe:
+        case cst.BinaryOperation(right=before), [cst.BinaryOperation(operator=cst.Divide()) as divided]:
+            # Divided by 1, it is what it was.
+            if divided.left.deep_equals(last) and not divided.right.deep_equals(before):
+                return divided.deep_clone()
+    chosen = last.deep_clone()
+    for condition, value in reversed(list(zip(conditions, safe, strict=False))):
+        chosen = torch_call("where", _copies([condition, value, chosen]))
+    return chosen
 
 
 def _target(row: Sequence[Step | None]) -> str:

@@ -197,6 +197,13 @@ _TOTAL = frozenset(
     | {"negative", "relu", "relu6", "sigmoid", "silu", "sin", "square", "sub", "tanh"}
 )
 """Elementwise, defined for every finite number, with finite gradients."""
+_PARTIAL = frozenset(
+    {"acos", "acosh", "arccos", "arcsin", "asin", "atanh", "digamma", "erfinv", "exp", "exp2", "expm1", "lgamma", "log"}
+    | {"log10", "log1p", "log2", "logit", "pow", "reciprocal", "rsqrt", "sqrt", "std", "tan"}
+)
+"""Elementwise but for ``std``, with values or gradients that aren't finite for some finite number."""
+_NOT_NEGATIVE = frozenset({"abs", "norm", "relu", "sigmoid", "softmax", "square"})
+_DIVIDING = frozenset({"div", "divide", "fmod", "floor_divide", "remainder", "true_divide"})
 _MODULES = frozenset({"torch", "F", "torch.nn.functional", "functional"})
 _EFFECTS = frozenset(
     {"append", "backward", "clear", "exec", "eval", "extend", "input", "insert", "next", "open", "pop", "popitem"}
@@ -239,6 +246,67 @@ def is_harmless(value: cst.BaseExpression, source: SourceFile) -> bool:
             is_known = dotted(base) in _MODULES or (not _is_imported(base, source) and is_harmless(base, source))
             return is_known and all(is_harmless(arg.value, source) and not arg.star for arg in value.args)
     return False
+
+
+def guarded(value: cst.BaseExpression, condition: cst.BaseExpression, *, is_if: bool) -> cst.BaseExpression:
+    """A value that is only chosen if a condition is true, or false, without what makes gradients of others NaN.
+
+    The gradient of a value that isn't chosen is 0, and 0 times that of ``1 / 0`` or of ``exp`` of a large number is
+    NaN. So ``x / y`` becomes ``x / torch.where(condition, y, 1)``. The value itself if there is nothing to guard.
+    """
+    return value.visit(_Guard(condition, is_if=is_if))  # type: ignore[return-value]
+
+
+class _Guard(cst.CSTTransformer):
+    def __init__(self, condition: cst.BaseExpression, *, is_if: bool) -> None:
+        super().__init__()
+        self._condition, self._is_if = condition, is_if
+
+    def leave_BinaryOperation(  # noqa: N802 - libcst's name
+        self, original_node: cst.BinaryOperation, updated_node: cst.BinaryOperation
+    ) -> cst.BinaryOperation:
+        if isinstance(updated_node.operator, cst.Divide | cst.FloorDivide | cst.Modulo):
+            return updated_node.with_changes(right=self._guarded(updated_node.right))
+        if isinstance(updated_node.operator, cst.Power) and not isinstance(original_node.right, cst.Integer):
+            return updated_node.with_changes(left=self._guarded(updated_node.left))
+        return updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:  # noqa: N802
+        name, func = called(original_node), updated_node.func
+        if not isinstance(func, cst.Attribute) or any(arg.star for arg in updated_node.args):
+            return updated_node
+        is_function = dotted(func.value) in _MODULES
+        # What it is called on is its first argument.
+        if name in _PARTIAL and is_function and updated_node.args:
+            return self._with_argument(updated_node, 0)
+        if name in _PARTIAL and not is_function:
+            return updated_node.with_changes(func=func.with_changes(value=self._guarded(func.value)))
+        if name in _DIVIDING and len(updated_node.args) > is_function:
+            return self._with_argument(updated_node, int(is_function))
+        return updated_node
+
+    def _with_argument(self, node: cst.Call, at: int) -> cst.Call:
+        args = list(node.args)
+        args[at] = args[at].with_changes(value=self._guarded(args[at].value))
+        return node.with_changes(args=args)
+
+    def _guarded(self, operand: cst.BaseExpression) -> cst.BaseExpression:
+        if is_literal_number(operand) or _is_positive(operand):
+            return operand
+        one: list[cst.BaseExpression] = [operand, cst.Integer("1")]
+        return torch_call("where", [self._condition.deep_clone(), *(one if self._is_if else reversed(one))])
+
+
+def _is_positive(value: cst.BaseExpression) -> bool:
+    """Whether it is certainly larger than 0: what is never negative, and a number."""
+    match value:
+        case cst.BinaryOperation(operator=cst.Add(), left=left, right=cst.Integer() | cst.Float()):
+            is_square = matchers.matches(left, matchers.BinaryOperation(operator=matchers.Power(), right=_TWO))
+            return is_square or called(left) in _NOT_NEGATIVE
+    return False
+
+
+_TWO = matchers.Integer("2")
 
 
 def operands(value: cst.CSTNode) -> frozenset[str]:
