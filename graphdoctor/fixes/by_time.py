@@ -51,7 +51,7 @@ class Slowness:
         alone = self._slow_alone(best)
         if alone is not None:
             return alone
-        times = [deciding(self._trials.time(*_added(*pair))) for pair in best.applied[:_MAX_TIMED]]
+        times = [deciding(self._trials.time(*added(*pair))) for pair in best.applied[:_MAX_TIMED]]
         ratios = [pair.ratio if pair else 1.0 for pair in times]
         slowest, _ = best.applied[ratios.index(max(ratios))]
         return slowest, f"all verified fixes together make the steady call {change}, and it slows the call most"
@@ -60,23 +60,24 @@ class Slowness:
         timed = best.applied[:_MAX_TIMED]
         if self._is_each:
             for pair in timed:
-                self._trials.time(*_added(*pair))
+                self._trials.time(*added(*pair))
         for fix, before in timed:
             # A step counts together with what follows it.
             if not self._log.is_step(fix):
-                change = self._trials.confirmed(*_added(fix, before), slower)
+                change = self._trials.confirmed(*added(fix, before), slower)
                 if change is not None:
                     return fix, f"with it, the steady call is {change}"
         return None
 
     def _note_times(self, best: State) -> None:
         for pair in best.applied:
-            self._log.add_times(pair[0], self._trials.times_of(*_added(*pair)) or ())
+            self._log.add_times(pair[0], self._trials.times_of(*added(*pair)) or ())
         if self._is_each and len(best.applied) > _MAX_TIMED:
             self._trials.notes.append(f"only the first {_MAX_TIMED} fixes are timed one by one")
 
 
-def _added(fix: Candidate, before: Program) -> tuple[Program, Program]:
+def added(fix: Candidate, before: Program) -> tuple[Program, Program]:
+    """A program without a fix that was made for it, and with it."""
     return before, with_fixes(before, (fix,))
 
 

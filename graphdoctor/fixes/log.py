@@ -175,6 +175,20 @@ class TrialLog:
         applied = [fix for fix, _ in state.applied]
         return any(entry.fix in applied and left.intersection(entry.instead) for entry in self._entries)
 
+    def is_contained(self, fix: Candidate) -> bool:
+        """Whether the break of an applied fix is still there."""
+        verdicts = [entry.tried.verdict for entry in self._entries if entry.fix is fix and entry.tried.is_applied]
+        return "contained" in verdicts and "verified" not in verdicts
+
+    def is_doubled(self, fix: Candidate) -> bool:
+        """Whether another applied fix removed a break by itself that this one removed."""
+        applied = [entry for entry in self._entries if entry.tried.is_applied]
+        mine, others = (
+            {site for entry in applied if (entry.fix is fix) is is_mine for site in entry.tried.sites_gone}
+            for is_mine in (True, False)
+        )
+        return not mine.isdisjoint(others)
+
     def is_step(self, fix: Candidate) -> bool:
         """Whether a fix is only good together with later ones."""
         return any(entry.instead and entry.fix is fix for entry in self._entries)

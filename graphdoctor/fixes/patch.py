@@ -283,6 +283,19 @@ def with_fixes(program: Program, fixes: Sequence[Candidate]) -> Program:
     return Program(content, change)
 
 
+def without(program: Program, fix: Candidate, others: Sequence[Candidate]) -> Program | None:
+    """A program that has a fix and others, without that one; None if another one changed the same lines later."""
+    content = dict(program.content)
+    if (edit := fix.edit) is not None:
+        content[edit.path], chosen = merged(edit.after, [edit.before, content[edit.path]])
+        if len(chosen) < 2:
+            return None
+    change = RunChange()
+    for other in others:
+        change = change.joined(other.change)
+    return Program(content, change)
+
+
 def _by_file(fixes: Sequence[Candidate]) -> list[list[tuple[Candidate, FileChange]]]:
     found: dict[Path, list[tuple[Candidate, FileChange]]] = {}
     for fix in fixes:

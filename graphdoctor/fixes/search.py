@@ -18,7 +18,7 @@ from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted
-from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
+from graphdoctor.fixes.by_time import Regional, Slowness, added, regional_options
 from graphdoctor.fixes.kept import SearchOptions
 from graphdoctor.fixes.log import TrialLog, gone
 from graphdoctor.fixes.options import Sources, options_for
@@ -160,13 +160,17 @@ class _Rounds:
                 while is_open:
                     self._last = best
                     best, is_open = self._from(best)
-                self._last = best
+                self._last = best = self._pruned(best)
                 check_ = self._checked_elsewhere(best)
                 if check_ is not None and check_.verdict == "unproven":
                     self._unproven(best, check_.reason or "")
                     best = self._last = untouched
                     break
-                start = self._without_failing(untouched, best) or self._without_slow(untouched, best)
+                start = (
+                    self._without_failing(untouched, best)
+                    or self._without_slow(untouched, best)
+                    or self._without_useless(untouched, best)
+                )
             if self._repeated is not None:
                 best = self._regional.tried(self._repeated, best, self._number + 1) or best
             return self._treated(untouched, best)
@@ -199,11 +203,29 @@ class _Rounds:
             elif not self._is_bounded:
                 break
         settled = [index for index, state in enumerate(states) if not self._log.has_moved_break(state)]
-        at = min(settled, key=lambda index: (states[index].score, index))
+        at = min(settled or [0], key=lambda index: (states[index].score, index))
         best = states[at]
         if at + 1 < len(states):
             self._take_back(best, states[at + 1], states[-1])
         return best, len(states) > 1
+
+    def _pruned(self, best: State) -> State:
+        """The best program without fixes that others make needless, settings before edits of source.
+
+        What the last round brought was tried beside all of the earlier ones.
+        """
+        last = best.applied[-1][1] if best.applied else best.program
+        doubtful = [fix for fix, before in reversed(best.applied) if before != last or self._log.is_doubled(fix)]
+        if doubtful:
+            self._trials.on_phase("trying what is needed of the verified fixes")
+        for number, fix in enumerate(sorted(doubtful, key=lambda fix: fix.edit is not None), start=1):
+            if self._is_exhausted:
+                break
+            pruned = self._trials.run_without(fix, best, f"{self._number}-without-{number}")
+            if pruned is not None:
+                self._log.take_back([fix], "no effect", "the others do the same without it")
+                best = pruned
+        return best
 
     def _take_back(self, best: State, worse: State, last: State) -> None:
         first = [fix for fix, _ in worse.applied[len(best.applied) :]]
@@ -387,6 +409,19 @@ class _Rounds:
             return None
         blamed, reason = found
         return self._back(untouched, best, blamed, "makes it worse", reason)
+
+    def _without_useless(self, untouched: State, best: State) -> State | None:
+        """Take back a fix whose break is still there, unless the call is faster with it."""
+        for fix, before in best.applied:
+            if not self._log.is_contained(fix):
+                continue
+            if not self._options.is_timed:
+                return self._back(untouched, best, fix, "unproven", "the break stays, and the call wasn't timed")
+            rest = best.without(fix)
+            pair = added(fix, before) if rest is None else (rest.program, best.program)
+            if self._trials.confirmed(*pair, faster) is None:
+                return self._back(untouched, best, fix, "no effect", "the break stays, and the call isn't faster")
+        return None
 
     # Results.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +21,7 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.sums import whole_sum
 from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.facts.wording import kind_text
-from graphdoctor.fixes.patch import Candidate, LineMap, with_fixes
+from graphdoctor.fixes.patch import Candidate, LineMap, with_fixes, without
 from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost, score
 from graphdoctor.trials.judge import Observed, Untouched, clause, compared_with_eager
 from graphdoctor.trials.program import Program
@@ -134,6 +134,26 @@ class State:
             self.mended_count + mended_count,
             self.is_outweighed or is_outweighed,
         )
+
+    def without(self, fix: Candidate) -> State | None:
+        """This state without one of its fixes, not observed yet; None if the others can't be written without it."""
+        at = next(at for at, (one, _) in enumerate(self.applied) if one is fix)
+        fixes = [one for one, _ in self.applied]
+        rest = fixes[:at] + fixes[at + 1 :]
+        befores = [program for _, program in self.applied[: at + 1]]
+        for number in range(at + 1, len(fixes)):
+            before = self.applied[number][1]
+            # Fixes of one round were made for the same program.
+            has_fix = before != self.applied[at][1]
+            found = without(before, fix, [*fixes[:at], *fixes[at + 1 : number]]) if has_fix else before
+            if found is None:
+                return None
+            befores.append(found)
+        program = without(self.program, fix, rest)
+        if program is None:
+            return None
+        del befores[at]
+        return replace(self, program=program, applied=tuple(zip(rest, befores, strict=True)))
 
     @property
     def score(self) -> Score:
@@ -307,6 +327,23 @@ class Trials:
         was, now = state.observed.measures, observed.measures
         is_worse = now.frames_over_limit > was.frames_over_limit or (lost(was, now) is not None and not is_outweighed)
         return None if verdict != "verified" or is_worse else observed
+
+    def run_without(self, fix: Candidate, state: State, name: str) -> State | None:
+        """A state without one of its fixes, if it is as good: nothing comes back, and results are the same."""
+        rest = state.without(fix)
+        if rest is None:
+            return None
+        observed = self._run(rest.program, name, drops_output=rest.drops_output)
+        if observed.recording.exit.reason != "finished":
+            return None
+        verdict, _ = self.reference.judge(observed.recording, drops_output=rest.drops_output)
+        found = replace(rest, observed=observed)
+        is_as_good = found.score <= state.score and self._left(found) <= self._left(state)
+        return found if verdict == "verified" and is_as_good else None
+
+    def _left(self, state: State) -> Counter[tuple[str, int]]:
+        findings = state.observed.diagnosis.findings
+        return Counter((found.fingerprint, self.original_line(state.program, found.location)) for found in findings)
 
     def _run(self, program: Program, name: str, *, drops_output: bool) -> Observed:
         """Run a program with fixes; if its results differ, once more, beside the untouched one."""

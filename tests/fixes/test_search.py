@@ -212,7 +212,8 @@ def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
     assert treatment.after is not None
     assert (treatment.after.break_sites, treatment.after.coverage) == (0, 1.0)
     assert treatment.settings == ("a = True", "b = True", "c = True")
-    assert (treatment.left, treatment.trial_count, treatment.notes) == ((), 6, ())
+    # Two are tried without: the third was tried beside the others.
+    assert (treatment.left, treatment.trial_count, treatment.notes) == ((), 8, ())
     # It lies beside the recording.
     written = found.folder / "recording" / "fixes.json"
     assert read_fact(type(treatment), json.loads(written.read_text())) == treatment
@@ -267,6 +268,7 @@ def bold_or_harmless(fixes: Fixes) -> Recording:
 IN_PACKAGE: dict[str, Any] = {"file": "/x/lib/core.py", "origin": "third_party", "package": "lib"}
 GD101_ALONE, OWN_CODE = Selection(select=("GD101",)), Selection(is_own_code_only=True)
 TIMED = {"options": {"timing": "final"}}
+FASTER = {"ratio": lambda before, now: 0.5 if now - before else 1.0, **TIMED}
 A, A_AND_B = {"GD101": known("a")}, {"GD101:3": known("a"), "GD101:5": known("b")}
 MEND_3, MEND_3_OF_2 = breaking(a=3), breaking(5, a=3)
 OTHER = runs(compared=differing())
@@ -335,7 +337,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "a fix that leads to something worse is taken back": {
         "world": where(("bold", runs(9, skips=[9], coverage=0)), ("careful", runs(3, coverage=90)),
                        otherwise=runs(3, coverage=70)),
-        "known": {"GD101:3": known("bold", fix("careful", contains=True)), "GD101:9": known("vain")},
+        "known": {"GD101:3": known("bold", fix("careful", contains=True)), "GD101:9": known("vain")}, **FASTER,
     },
     "a fix beside one that is taken back stays": {
         "world": bold_or_harmless, "known": {"GD101:3": known("bold"), "GD101:12": known("harmless")},
@@ -378,11 +380,23 @@ SEARCHES: dict[str, dict[str, Any]] = {
     },
     "a break that is contained says by what": {
         "world": where(("bound", runs(3, coverage=90)), otherwise=runs(3, coverage=70)),
+        "known": {"GD101": known(CONTAINED, "vain")}, **FASTER,
+    },
+    "a contained break is let go if the call isn't faster": {
+        "world": where(("bound", runs(3, coverage=90)), otherwise=runs(3, coverage=70)),
+        "known": {"GD101": known(CONTAINED, "vain")}, **TIMED,
+    },
+    "a contained break is let go if the call isn't timed": {
+        "world": where(("bound", runs(3, coverage=90)), otherwise=runs(3, coverage=70)),
         "known": {"GD101": known(CONTAINED, "vain")},
+    },
+    "a fix that a later one makes needless is dropped": {
+        "world": where(("b", runs()), ("a", runs(5)), otherwise=runs(3, 5)),
+        "known": {"GD101:3": known("a"), "GD101:5": known("vain", "b")},
     },
     "a contained break isn't gone though its line no longer breaks": {
         "world": where(("bound", runs(9, coverage=90)), otherwise=runs(3, coverage=50)),
-        "known": {"GD101": known(CONTAINED)},
+        "known": {"GD101": known(CONTAINED)}, **FASTER,
     },
     "of two fixes one removes what the other broke": {
         "world": neither_alone, "known": {"GD101:3": known("read"), "GD101:5": known("branch")},
@@ -392,7 +406,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
         "world": where(("a", runs(5)), otherwise=runs(3, coverage=80, effect="resumed")), "known": MOVING,
     },
     "a break that moved while others went is contained": {
-        "world": where(("a", runs(5, 9)), otherwise=runs(3, 7, 9)), "known": MOVING,
+        "world": where(("a", runs(5, 9)), otherwise=runs(3, 7, 9)), "known": MOVING, **FASTER,
     },
     "a fix that uncovers a hidden break stays though no count is lower": {
         "world": where(("a", runs(5, skips=[5], coverage=0)), otherwise=runs(3, skips=[3], coverage=0)),

@@ -12,32 +12,32 @@ import pytest
 from tests.conftest import REPOSITORY, run_command
 
 SITES = {
-    "break_in_try": (1, 0, 0),
-    "break_under_with": (0, 1, 0),
-    "data_dependent_branch": (1, 0, 0),
-    "deepcopy_state": (1, 0, 0),
-    "disabled_call": (1, 0, 0),
-    "explicit_graph_break": (1, 0, 0),
-    "hidden_second_break": (3, 0, 0),
-    "item": (1, 0, 0),
-    "logger_call": (1, 0, 0),
-    "nonzero": (1, 0, 0),
-    "numpy_roundtrip": (1, 0, 0),
-    "print_in_forward": (1, 0, 0),
-    "print_in_helper": (1, 0, 0),
-    "print_in_loop": (1, 0, 0),
-    "training_step": (0, 0, 3),
-    "warn_call": (1, 0, 0),
+    "break_in_try": (1, 0),
+    "break_under_with": (0, 1),
+    "data_dependent_branch": (1, 0),
+    "deepcopy_state": (1, 0),
+    "disabled_call": (1, 0),
+    "explicit_graph_break": (1, 0),
+    "hidden_second_break": (3, 0),
+    "item": (1, 0),
+    "logger_call": (1, 0),
+    "nonzero": (1, 0),
+    "numpy_roundtrip": (1, 0),
+    "print_in_forward": (1, 0),
+    "print_in_helper": (1, 0),
+    "print_in_loop": (1, 0),
+    "training_step": (0, 3),
+    "warn_call": (1, 0),
 }
-"""By sample how many break sites go away, stay with less running eagerly because of them, and are left as they are."""
+"""By sample how many break sites go away, and are left as they are."""
 
 
 def test_the_guide_to_fix_has_the_numbers() -> None:
-    gone, contained, left = (sum(counts) for counts in zip(*SITES.values(), strict=True))
+    gone, left = (sum(counts) for counts in zip(*SITES.values(), strict=True))
     text = " ".join((REPOSITORY / "docs" / "guide" / "fix.md").read_text().split())
-    said = re.search(r"have (\d+) break sites in \d+ programs.*?: (\d+) go away, (\d+) stays.*? The (\d+) of", text)
+    said = re.search(r"have (\d+) break sites in \d+ programs.*?: (\d+) go away, (\d+) stay", text)
     assert said is not None
-    assert [int(number) for number in said.groups()] == [gone + contained + left, gone, contained, left]
+    assert [int(number) for number in said.groups()] == [gone + left, gone, left]
 
 
 def test_every_sample_with_a_break_is_listed() -> None:
@@ -57,20 +57,16 @@ def test_every_break_site_ends_as_listed(tmp_path: Path, name: str) -> None:
     done = run_command("fix", "model.py", "--unsafe-fixes", "--no-timing", "--format", "json", cwd=tmp_path)
     document: dict[str, Any] = json.loads(done.stdout)
     treatment = document["recording"]["treatment"]
-    gone, contained, others = SITES[name]
+    gone, left = SITES[name]
     verified = {
         case["fingerprint"]
         for case in treatment["tried"]
-        if case["verdict"] in ("verified", "contained") and case["is_applied"] and case["code"].startswith("GD1")
+        if case["verdict"] == "verified" and case["is_applied"] and case["code"].startswith("GD1")
     }
-    left = [finding for finding in treatment["left"] if finding["code"] not in ("GD111",)]
-    assert len(left) == contained + others
-    assert len(verified) >= gone + contained
-    if others:
+    assert len([finding for finding in treatment["left"] if finding["code"] != "GD111"]) == left
+    if left:
         assert treatment["after"] is None
-        assert "makes it worse" in {case["verdict"] for case in treatment["tried"]}
+        assert {"makes it worse", "unproven"}.intersection(case["verdict"] for case in treatment["tried"])
         return
-    assert treatment["after"]["break_sites"] == contained
-    if contained:
-        assert treatment["after"]["coverage"] > treatment["before"]["coverage"] + 0.5
-    assert {difference["kind"] for difference in treatment["compared"]["differences"]} <= {"stdout", "logs", "stderr"}
+    assert len(verified) >= gone
+    assert treatment["after"]["break_sites"] == 0
