@@ -18,6 +18,7 @@ from .shared import CompileId, Described, File, Fingerprint, Place, RuleCode, To
 from .spec import FailOn
 from .stack import Origin, StackEntry
 from .stages import GraphStages
+from .trials import Attacked, Comparison
 
 Severity = Literal["error", "warning", "info"]
 """``error``: code runs eagerly or fails; ``warning``: code is split or recompiles; ``info``: worth knowing."""
@@ -88,6 +89,10 @@ class Fix(Fact):
     """The torch setting that ``snippet`` applies; None if it is anything else."""
     diff: str | None = None
     """The edit as a unified diff; None if there is none."""
+    compared: Comparison | None = None
+    """The results of its trial compared with those of the unmodified program without torch.compile."""
+    attacked: Attacked | None = None
+    """What other inputs showed; None if none were tried."""
     source: str | None = None
 
 

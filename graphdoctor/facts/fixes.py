@@ -10,7 +10,7 @@ from .base import Fact
 from .counts import Counts
 from .run import Setting
 from .spec import Timing
-from .trials import Comparison
+from .trials import Attacked, Comparison
 
 FixKind = Literal["code", "config", "call"]
 """What a fix changes: the source, a torch setting, or how the target is compiled and called."""
@@ -145,6 +145,8 @@ class TriedFix(Fact):
     """Break sites that appeared with it, in the program after: fixing a break can show later ones."""
     compared: Comparison | None = None
     """Its results compared with those of the unmodified program without torch.compile."""
+    attacked: Attacked | None = None
+    """What other inputs showed; None if none were tried."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with and without it; empty if not timed."""
     cold_compile: ColdCompile | None = None
@@ -199,6 +201,8 @@ class Treatment(Fact):
     """Lines of the changed calls."""
     compared: Comparison | None = None
     """Results with all verified fixes compared with those of the unmodified program without torch.compile."""
+    attacked: Attacked | None = None
+    """What other inputs showed with all verified fixes; None if none were tried."""
     backend: str | None = None
     """The backend of that run, which is the user's; None if there is none, and in recordings of 0.1."""
     times: tuple[PairedTime, ...] = ()

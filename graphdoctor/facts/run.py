@@ -30,6 +30,7 @@ Phase = Literal[
     "exporting the target",
     "timing the last call",
     "comparing results",
+    "trying other inputs",
 ]
 """What the probe can be doing, other than with a call of its number."""
 

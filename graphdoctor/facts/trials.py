@@ -34,6 +34,10 @@ Reference = Literal["eager", "untouched", "earlier"]
 """What results are compared with: eager mode's, the untouched program's, those of an earlier run of the same trial."""
 
 
+THE_CALL = "the call"
+"""Where a difference is that is the end of a call itself, such as an exception."""
+
+
 class Difference(Fact):
     """The largest difference of one kind."""
 
@@ -66,6 +70,35 @@ class Comparison(Fact):
     def results(self) -> tuple[Difference, ...]:
         """The differences in what the program computes, without what it writes."""
         return tuple(difference for difference in self.differences if difference.kind not in TEXTS)
+
+
+class AttackFailure(Fact):
+    """An input on which a changed program gives something else."""
+
+    text: str
+    """What is changed in the first call, as a clause, such as ``x is all zero``."""
+    code: str
+    """Python that changes the call's arguments so, by the names of the function's parameters."""
+    is_compiled: bool
+    """Whether it shows with torch.compile only."""
+    difference: Difference
+
+
+class Attacked(Fact):
+    """What a program does on inputs made to break an edit, beside the unmodified program."""
+
+    count: int
+    """Inputs that were tried, without those that the program refuses."""
+    refused_count: int = 0
+    """Inputs that the unmodified program refuses, other than by its own ``raise`` or ``assert``."""
+    is_edited: bool = False
+    """Whether the program's source was changed, so that they were tried without torch.compile too."""
+    failure: AttackFailure | None = None
+    """The first input with other results; None if there is none."""
+    dropped: tuple[Difference, ...] = ()
+    """What the program doesn't write on some of them while it is compiled."""
+    torch_kinds: tuple[ResultKind, ...] = ()
+    """Kinds of results that torch.compile changes on some of them without any edit."""
 
 
 class ResultError(Fact):
@@ -108,6 +141,8 @@ class Replay(Fact):
     parts: tuple[CompilerPart, ...] = ()
     """Parts of the compiler that were used, or would have been if they weren't left out, in that order; empty if
     nobody asked."""
+    attacked: Attacked | None = None
+    """What other inputs showed; None if none were tried."""
     warm_up_frames_over_limit: int = 0
     """Functions that hit their limit in calls that don't count: during warm-up or while repeating the last call."""
 

@@ -21,7 +21,7 @@ from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import SKIPPED_FRAME, Judgment
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.trials.judge import Observed, compared_with_eager
+from graphdoctor.trials.judge import Observed, attacked_in, compared_with_eager
 from graphdoctor.trials.program import Program
 
 _NO_FIX = "no fix is known"
@@ -125,6 +125,7 @@ class TrialLog:
             backend=self._trials.trial_backend if cold_compile is None else cold_compile.backend,
             cold_compile=cold_compile,
             compared=compared_with_eager(after.recording),
+            attacked=attacked_in(after.recording),
         )
         self._settled.add(entry.mark)
 

@@ -35,7 +35,7 @@ from graphdoctor.fixes.verdicts import (
     score,
 )
 from graphdoctor.probe.wire import FIXES_FILE
-from graphdoctor.trials.judge import Observed, compared_with_eager
+from graphdoctor.trials.judge import Observed, attacked_in, compared_with_eager
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
@@ -478,6 +478,7 @@ class _Rounds:
             settings=tuple(dict.fromkeys(settings)),
             calls=tuple(dict.fromkeys(calls)),
             compared=compared,
+            attacked=attacked_in(best.observed.recording) if applied else None,
             backend=self._backend.name if compared else None,
             times=times,
             cold_compile=next(iter(cold), None),

@@ -257,6 +257,7 @@ class Trials:
                 earlier=name.removesuffix(AGAIN) if name in self._second else None,
                 coverage=coverage,
                 backend=self.trial_backend,
+                attacks=name if name == self._untouched_name else None,
             )
 
         return self.replays.in_parallel(run, names, jobs=self.jobs)
@@ -379,6 +380,7 @@ class Trials:
             earlier=earlier,
             coverage=True,
             backend=self.trial_backend,
+            attacks=self._untouched_name,
         )
 
     def judge(self, finding: Finding, fix: Candidate, state: State, after: Observed) -> Judgment:

@@ -16,7 +16,7 @@ from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
-from graphdoctor.facts.trials import Comparison, Difference, ResultKind
+from graphdoctor.facts.trials import THE_CALL, Attacked, Comparison, Difference, ResultKind
 from graphdoctor.facts.wording import kind_text
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.trials.launch.request import Measured
@@ -91,6 +91,11 @@ class Repeatability:
         return self.unstable - {"stderr"}
 
 
+def attacked_in(recording: Recording) -> Attacked | None:
+    """What a replay did on inputs made to break it; None if nobody tried them."""
+    return recording.replay.attacked if recording.replay else None
+
+
 def compared_with_eager(recording: Recording) -> Comparison | None:
     """How a replay's results compare with those without torch.compile; None if nobody compared them."""
     return recording.replay.compared.get("eager") if recording.replay else None
@@ -109,7 +114,8 @@ def described(difference: Difference) -> str:
     """A difference in words, such as ``gradient of x in call 1 differs by 0.3``."""
     if difference.largest is not None:
         return f"{difference.where} differs by {difference.largest:.3g}"
-    return f"{difference.where}: {difference.detail or 'differs'}"
+    mark = "" if difference.where == THE_CALL else ":"
+    return f"{difference.where}{mark} {difference.detail or 'differs'}"
 
 
 def clause(message: str | None) -> str:
@@ -144,6 +150,10 @@ class Untouched(Repeatability):
         eager = compared_with_eager(recording)
         if eager is None or recording.replay is None or not self.is_known:
             return "unproven", "the program didn't return results in two runs without torch.compile"
+        attacked = recording.replay.attacked
+        if attacked is not None and attacked.failure is not None:
+            failure = attacked.failure
+            return "changes results", f"{described(failure.difference)} when {failure.text}"
         beside = recording.replay.compared.get("untouched")
         doubts, dropped, changed = list[str](), list[Difference](), list[ResultKind]()
         for kind, difference in differences_of(recording).items():
@@ -158,12 +168,21 @@ class Untouched(Repeatability):
                 changed.append(kind)
         if self.unprovable:
             doubts.append(f"{_kinds_text(sorted(self.unprovable))} differ from run to run without torch.compile")
+        notes = [eager.note] if eager.note else []
         if changed:
             first = described(self.compiled_differs[changed[0]])
-            doubts.append(f"torch.compile changes {_kinds_text(changed)} even without the fix ({first})")
+            own = f"torch.compile changes {_kinds_text(changed)} even without the fix ({first})"
+            # An edit gives the same without torch.compile, or what the untouched program gives with it.
+            apart = set() if beside is None else {found.kind for found in beside.differences}
+            is_excused = (attacked is not None and attacked.is_edited) or apart.isdisjoint(changed)
+            (notes if is_excused and beside is not None else doubts).append(own)
         if doubts:
             return "unproven", "; ".join(doubts)
-        return "verified", "; ".join([*([eager.note] if eager.note else []), *_dropped_text(dropped)]) or None
+        if attacked is not None and drops_output:
+            dropped += [one for one in attacked.dropped if one.kind not in {known.kind for known in dropped}]
+        elif attacked is not None and attacked.dropped:
+            return "changes results", described(attacked.dropped[0])
+        return "verified", "; ".join([*notes, *_dropped_text(dropped)]) or None
 
     def _is_dropped(self, difference: Difference) -> bool:
         """Whether nothing but lines is missing, or numbers in modules that differ from run to run, such as times."""

@@ -77,8 +77,9 @@ class Replays:
         measured: Measured | None = None,
         is_counted: bool = True,
         is_cold: bool = False,
+        attacks: str | None = None,
     ) -> Recording:
-        """Make the calls once."""
+        """Make the calls once; ``attacks``: then on inputs that the untouched program's replay of this name chose."""
         folder = self._new_folder(name)
         plan = {
             **self._plan(program, folder),
@@ -90,6 +91,10 @@ class Replays:
             "shaken": shaken,
             "earlier": self._results_of(earlier),
         }
+        if attacks is not None:
+            folder_of = str(self._folder / attacks / "attacks")
+            edited = {"is_reference": attacks == name, "is_edited": bool(program.content)}
+            plan["attacks"] = {"folder": folder_of, **edited}
         if not is_counted:
             plan |= self._compiled_plan(program, backend)
         if is_cold:

@@ -230,8 +230,12 @@ def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
     found: list[Block] = [Note(fix.title, "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None)]
     if fix.verdict == "changes results":
         found.append(Note(f"results differ: {fix.reason}", "bad"))
+        if fix.attacked is not None and fix.attacked.failure is not None and fix.attacked.failure.code:
+            found.append(Code(fix.attacked.failure.code))
     elif fix.reason:
         found.append(Note(fix.reason, "dim"))
+    if fix.verdict in WORKING and (same := words.same_text(fix.compared, fix.attacked)):
+        found.append(Note(same, "dim"))
     show: Show = "always" if fix.verdict in WORKING or fix.verdict in ("not tried", "unproven") else "long"
     if fix.diff:
         found.append(Diff(fix.diff, show=show))

@@ -112,6 +112,8 @@ def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
         others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {treatment.backend}
         alone = "".join(f" Single fixes were tried under {name}." for name in sorted(others))
     yield Note(f"Compared with the program without torch.compile{under}: {what}.{differs}{alone}", "dim")
+    if same := words.same_text(treatment.compared, treatment.attacked):
+        yield Note(f"{same[0].upper()}{same[1:]}.", "dim")
 
 
 def _times(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, TypeVar
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.wording import UNCHANGED, counted, duration, names, percent, percents, speed_text, without_middle
+from graphdoctor.facts.trials import TEXTS
+from graphdoctor.facts.wording import (
+    UNCHANGED,
+    counted,
+    duration,
+    kind_text,
+    listed,
+    names,
+    percent,
+    percents,
+    speed_text,
+    without_middle,
+)
 from graphdoctor.views.parts import Block, Note, Place, Row, Rows, Section, Span, Tone, View
 
 if TYPE_CHECKING:
@@ -24,6 +36,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.recompiles import GuardChange
     from graphdoctor.facts.recording import CaptureGap, Environment, Frame, Graph, GraphInput, Recording, TargetInfo
     from graphdoctor.facts.stack import StackEntry
+    from graphdoctor.facts.trials import Attacked, Comparison
 
 _Found = TypeVar("_Found", bound="Finding")
 
@@ -272,6 +285,19 @@ def cost_text(cost: Cost) -> str:
 def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
     """The suggestions that no trial has ruled out, in their order."""
     return [fix for fix in fixes if fix.verdict in WORKING or fix.verdict in ("unproven", "not tried")]
+
+
+def same_text(compared: Comparison | None, attacked: Attacked | None) -> str | None:
+    """What stayed the same, and on how many inputs; None if no other inputs were tried."""
+    if compared is None or attacked is None or not attacked.count:
+        return None
+    differing = {found.kind for found in (*compared.differences, *attacked.dropped)}
+    kinds = [kind for kind in compared.kinds if kind not in differing]
+    computed = [kind_text(kind) for kind in kinds if kind not in TEXTS]
+    computed += ["text"] * any(kind in TEXTS for kind in kinds)
+    torchs = listed([kind_text(kind) for kind in attacked.torch_kinds])
+    own = f"; on some, torch.compile itself changes {torchs}" if torchs else ""
+    return f"same {listed(computed, 6)} on {counted(attacked.count, 'input')}{own}" if computed else None
 
 
 def applied_snippets(treatment: Treatment) -> list[tuple[str, str]]:

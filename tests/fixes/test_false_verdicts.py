@@ -37,12 +37,83 @@ def fixes_of(document: dict[str, Any], word: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_what_torch_compile_changes_by_itself_leaves_every_fix_unproven(tmp_path: Path) -> None:
+def test_what_torch_compile_changes_by_itself_is_no_fix_s_fault(tmp_path: Path) -> None:
     document = treated(tmp_path, in_class(NOISE), "--no-timing")
     tried = document["recording"]["treatment"]["tried"]
-    assert {case["verdict"] for case in tried} == {"unproven"}
+    assert {case["verdict"] for case in tried} == {"verified"}
     assert all("torch.compile changes outputs and gradients even without the fix" in case["reason"] for case in tried)
-    assert not any(finding["is_mended"] for finding in document["findings"])
+    assert all(case["attacked"]["torch_kinds"] == ["gradients", "outputs"] for case in tried)
+
+
+ATTACKED = {
+    "a fallback that nobody reaches while compiling": (
+        """\
+    def forward(self, x):
+        h = self.fc(x)
+        try:
+            root = torch.linalg.cholesky(h.T @ h + torch.eye(8))
+            print("ok")
+        except torch.linalg.LinAlgError:
+            root = torch.eye(8)
+        return root.sum() + h.mean()
+""",
+        "the call raises _LinAlgError: linalg.cholesky: The factorization could not be completed",
+        "x.data[2, 4] = float('nan')",
+    ),
+    "another exception": (
+        """\
+    def forward(self, x):
+        if x.sum() > 1000:
+            raise ValueError("too large")
+        return self.fc(x).relu()
+""",
+        "the call raises RuntimeError: too large instead of ValueError: too large when x is infinite in one place",
+        "x.data[2, 4] = float('inf')",
+    ),
+}
+"""Bodies, and what is said of the fixes that change results, with the input that shows it."""
+
+
+@pytest.mark.parametrize("name", ATTACKED)
+def test_a_fix_that_only_fails_on_inputs_of_no_call_is_not_verified(tmp_path: Path, name: str) -> None:
+    body, reason, code = ATTACKED[name]
+    document = treated(tmp_path, in_class(body), "--no-timing")
+    treatment = document["recording"]["treatment"]
+    wrong = [case for case in treatment["tried"] if case["verdict"] == "changes results"]
+    assert wrong
+    assert all(case["reason"].startswith(reason) for case in wrong)
+    assert {case["attacked"]["failure"]["code"] for case in wrong} == {code}
+    assert (treatment["after"], document["findings"][0]["is_mended"]) == (None, False)
+
+
+def test_a_check_that_is_dropped_while_compiling_is_named_and_unsafe(tmp_path: Path) -> None:
+    body = """\
+    def forward(self, x):
+        for _ in range(2):
+            x = self.fc(x)
+            if torch.isnan(x).any():
+                log.warning("NaN")
+        return x
+"""
+    document = treated(tmp_path, in_class(body), "--no-timing")
+    [case] = fixes_of(document, "Skip the report")
+    assert (case["verdict"], case["is_safe"]) == ("verified", False)
+    assert "logs 0 of 2 lines; the first missing one: 'WARNING net: NaN'" in case["reason"]
+
+
+def test_a_division_is_chosen_by_its_divisor(tmp_path: Path) -> None:
+    body = """\
+    def forward(self, x):
+        y = self.fc(x).abs()
+        if y.max() > 1:
+            y = y / y.max()
+        return y.sum() + x.sum()
+"""
+    document = treated(tmp_path, in_class(body), "--no-timing")
+    [case] = fixes_of(document, "Choose `y`")
+    assert (case["verdict"], case["attacked"]["failure"]) == ("verified", None)
+    assert case["attacked"]["count"] >= 8
+    assert "+        y = y / torch.where(y.max() > 1, y.max(), 1)" in case["diff"]
 
 
 def test_a_break_that_comes_back_on_the_next_line_has_moved(tmp_path: Path) -> None:

@@ -27,12 +27,14 @@ _MAX_FUNCTIONS = 200
 _MAX_COPIED = 2**26
 
 _MAX_TEXT = 2**20
+_MAX_SAMPLE = 2**15
 
 _MAX_LEAVES = 1000
 
 _NUMBERS = (bool, int, float, complex, str, type(None))
-_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
-"""Attributes that torch gives a module; what counts in them is among its parameters and buffers."""
+_OF_EVERY_MODULE = frozenset({*vars(torch.nn.Module()), "_is_torch_compile"})
+"""Attributes that torch gives a module; what counts in them is among its parameters and buffers. The last one marks
+what was compiled (``torch/_dynamo/eval_frame.py``, 2.13)."""
 
 _CONTENT = (torch.Tensor, bool, int, float, complex, str, list, tuple, dict)
 
@@ -53,6 +55,10 @@ class Results:
     call_count: int = 0
     omitted_from: int | None = None
     draws_random: bool = False
+    raised: str | None = None
+    """What a call raised."""
+    is_sampled: bool = False
+    """Whether a large tensor is kept as some of its elements and their norm."""
 
     def add_call(self, output: object) -> None:
         """Keep what a call returned, containers taken apart."""
@@ -92,7 +98,13 @@ class Results:
             self.omitted_from = self.omitted_from or self.call_count
             return
         self.byte_count += size
-        self.values[kind] |= {name: _kept(value) for name, value in values.items()}
+        for name, value in values.items():
+            if self.is_sampled and isinstance(value, torch.Tensor) and value.numel() > _MAX_SAMPLE:
+                flat = value.detach().flatten()
+                self.values[kind][name] = _kept(flat[:: 1 + flat.numel() // _MAX_SAMPLE])
+                self.values[kind][f"{name}, norm"] = _kept(flat.float().norm())
+            else:
+                self.values[kind][name] = _kept(value)
 
     def save(self, path: Path) -> None:
         """Write them to disk."""

@@ -75,6 +75,21 @@ class Trial:
         except (ImportError, AttributeError) as error:
             raise TargetError(f"this torch can't be asked where it fails: {error}") from error
 
+    @property
+    def modules(self) -> dict[str, torch.nn.Module]:
+        """The modules that the target uses, by its names for them."""
+        return self._modules
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[Results]:
+        """Keep the results of the calls that are made meanwhile apart, and what large tensors hold in part."""
+        kept = self._results
+        self._results = Results(is_sampled=True)
+        try:
+            yield self._results
+        finally:
+            self._results = kept
+
     def _convert(self, tensors: Iterable[torch.Tensor]) -> None:
         """Change tensors in place: what a call writes to one of them is there in the next call."""
         if self._shaken is not None and not self._is_float64:

@@ -18,6 +18,7 @@ from ..record.streams import kept_texts, silence
 from ..replay.trial import Trial
 from ..target.targets import Call
 from ..torch_private import torch_api
+from .attacking import Attacking
 from .lanes import Lanes
 from .measurements import measure
 from .vary import Varying
@@ -36,15 +37,19 @@ def run(workload: Workload) -> bool:
 def _run(workload: Workload, lanes: Lanes | None) -> bool:
     request, events, trial = workload.request, workload.events, workload.trial
     varying = Varying(workload) if request["vary"] else None
+    attacks = None if trial is None else trial.plan.get("attacks")
+    attacking = None if attacks is None else Attacking(workload, attacks)
     has_kernels = request["kernels"] or request["stages"] or request["profile"] is not None
     config = reports.report_config(events, has_kernels=has_kernels)
     # What a trial's program writes is a result; a plain run's goes where it always goes.
     with contextlib.nullcontext(dict) if trial is None else kept_texts() as texts:
         calls = workload.calls()
-        is_complete = make_calls(workload, calls if varying is None else varying.kept(calls), lanes)
+        for keeping in (varying, attacking):
+            calls = calls if keeping is None else keeping.kept(calls)
+        is_complete = make_calls(workload, calls, lanes)
     reports.report_config(events, config, has_kernels=has_kernels)
     if is_complete and trial is not None:
-        compare(workload, trial, texts())
+        compare(workload, trial, texts(), attacking)
     if is_complete and varying is not None:
         with silence():
             varying.run()
@@ -58,10 +63,14 @@ def _run(workload: Workload, lanes: Lanes | None) -> bool:
     return is_complete
 
 
-def compare(workload: Workload, trial: Trial, texts: Mapping[str, str]) -> None:
+def compare(workload: Workload, trial: Trial, texts: Mapping[str, str], attacking: Attacking | None = None) -> None:
     """Compare what the calls returned and wrote before any is repeated; then time the last one if asked to."""
     workload.events.phase("comparing results")
     found = trial.finish(texts)
+    # What differs from both is wrong already.
+    is_wrong = bool(found.compared) and all(comparison.results for comparison in found.compared.values())
+    if attacking is not None and (attacking.is_reference or not is_wrong):
+        found = found.replace(attacked=attacking.run())
     if trial.plan.get("steady"):
         steady = workload.repeated(
             "steady_time",

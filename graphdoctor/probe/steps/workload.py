@@ -169,18 +169,18 @@ class Workload:
                     self.last_call = call
                     yield call
 
-    def call(self, call: Call) -> None:
-        """Make one call of the compiled target, and run backward when asked to."""
+    def call(self, call: Call, *, is_eager: bool = False) -> None:
+        """Make one call of the compiled target, or of the target itself, and run backward when asked to."""
         if self.trial is None:
-            self._make(call)
+            self._make(call, is_eager=is_eager)
             return
         self.last_call = call = self.trial.changed(call)
         self.trial.begin_call(call)
         with self.trial.seeded(self.request["seed"]):
-            self._make(call)
+            self._make(call, is_eager=is_eager)
 
-    def _make(self, call: Call) -> None:
-        self._output = self.forward(call)
+    def _make(self, call: Call, *, is_eager: bool) -> None:
+        self._output = self.forward(call, is_eager=is_eager)
         if (size := self.request["batch"]) is not None and not self._is_batch_checked:
             self._is_batch_checked = True
             if lacks_batch(self._output, size):

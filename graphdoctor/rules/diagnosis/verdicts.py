@@ -17,7 +17,7 @@ _ORDER: tuple[Verdict, ...] = (
 )
 
 
-_OF_BOTH = ("title", "kind", "snippet", "is_safe", "verdict", "reason", "setting", "diff")
+_OF_BOTH = ("title", "kind", "snippet", "is_safe", "verdict", "reason", "setting", "diff", "compared", "attacked")
 """What a suggestion has from its trial."""
 
 

@@ -1,0 +1,228 @@
+"""Makes the calls that attack an edit, of the untouched program and later of one with the edit, and compares them.
+
+The untouched program decides which calls are worth making and keeps what they gave, without torch.compile and with it.
+What it refuses itself, other than by its own ``raise`` or ``assert``, is left out. A difference that it has under
+torch.compile too isn't the edit's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import json
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+
+from ...facts.trials import THE_CALL, Attacked, AttackFailure, Difference, ResultKind
+from ...facts.wording import shortened
+from ..record.errors import TargetError, text_of
+from ..record.files import is_user_file
+from ..record.streams import kept_texts
+from ..replay.attacks import Attack, attacks_of
+from ..replay.comparing import compared
+from ..replay.results import Results
+from ..target.snapshot import FreshCopies, State
+from ..target.targets import Call
+from .workload import Workload
+
+_INDEX = "attacks.json"
+_LIMIT_S = 3.0
+_LIMIT_FACTOR = 4
+"""How much longer than the untouched program's a changed program's attacks may take."""
+
+_RECOMPILE_LIMIT = 64
+_MAX_ERROR = 100
+
+_Arcs = set[tuple[str, int, int, int]]
+"""Steps of the program's own code from one instruction to another: its file, first line, and both instructions."""
+
+
+class Attacking:
+    """The attacks on one program's calls; ``plan``: the request's."""
+
+    def __init__(self, workload: Workload, plan: Mapping[str, Any]) -> None:
+        self._workload = workload
+        self._folder = Path(plan["folder"])
+        self.is_reference = bool(plan["is_reference"])
+        self._is_edited = bool(plan["is_edited"])
+        self._call: Call | None = None
+        self._state = State(None)
+
+    def kept(self, calls: Iterator[Call]) -> Iterator[Call]:
+        """The calls to make; the first one is remembered before that, and so is the state that it begins with."""
+        for call in calls:
+            if self._call is None:
+                self._call = FreshCopies().call(call)
+                self._state = State(self._workload.function)
+            yield call
+
+    def run(self) -> Attacked | None:
+        """Make them; None if there is nothing to attack."""
+        if self._call is None:
+            return None
+        after = State(self._workload.function)
+        limit = torch._dynamo.config.patch(recompile_limit=_RECOMPILE_LIMIT)
+        try:
+            with self._workload.repeating("trying other inputs"), limit:
+                return self._keep_reference() if self.is_reference else self._attack()
+        finally:
+            after.restore()
+
+    def _attacks(self) -> Iterator[Attack]:
+        return attacks_of(FreshCopies().call(self._fresh()), self._workload.function)
+
+    def _fresh(self) -> Call:
+        assert self._call is not None
+        return self._call
+
+    def _keep_reference(self) -> Attacked:
+        """Make the calls of the untouched program, and keep those that are worth making with what they gave."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        index: list[dict[str, Any]] = []
+        refused = 0
+        known: _Arcs = set()
+        torchs: set[ResultKind] = set()
+        began_s = time.monotonic()
+        ended_s = began_s + _LIMIT_S
+        self._made(None, is_eager=True, arcs=known)
+        for number, attack in enumerate(self._attacks()):
+            if time.monotonic() > ended_s:
+                break
+            arcs: _Arcs = set()
+            eager = self._made(attack, is_eager=True, arcs=arcs)
+            if eager is None:
+                refused += 1
+                continue
+            if attack.is_search and arcs <= known:
+                continue
+            known |= arcs
+            if (compiled := self._made(attack, is_eager=False)) is None:
+                refused += 1
+                continue
+            torchs |= {found.kind for found in _differences(compiled, eager)}
+            eager.save(self._folder / f"{number}-eager.pt")
+            compiled.save(self._folder / f"{number}-compiled.pt")
+            index.append({"number": number, "text": attack.text})
+        limits = {"attacks": index, "took_s": time.monotonic() - began_s}
+        (self._folder / _INDEX).write_text(json.dumps(limits), encoding="utf-8")
+        return Attacked(count=len(index), refused_count=refused, torch_kinds=tuple(sorted(torchs)))
+
+    def _attack(self) -> Attacked | None:
+        """Make the same calls of a changed program, until one gives something else."""
+        try:
+            plan = json.loads((self._folder / _INDEX).read_text(encoding="utf-8"))
+        except OSError:
+            return None
+        ended_s = time.monotonic() + _LIMIT_FACTOR * max(plan["took_s"], _LIMIT_S)
+        wanted = {attack["number"] for attack in plan["attacks"]}
+        torchs: set[ResultKind] = set()
+        dropped: dict[ResultKind, Difference] = {}
+        count = 0
+        for number, attack in enumerate(self._attacks()):
+            if number not in wanted or time.monotonic() > ended_s:
+                continue
+            count += 1
+            eager, compiled = (Results.load(self._folder / f"{number}-{way}.pt") for way in ("eager", "compiled"))
+            for is_eager in (True, False) if self._is_edited else (False,):
+                mine = self._made(attack, is_eager=is_eager) or Results()
+                for found in _differences(mine, eager):
+                    beside = {} if is_eager else {one.kind for one in _differences(mine, compiled)}
+                    own = {} if is_eager else {one.kind for one in _differences(compiled, eager)}
+                    if not is_eager and (found.kind in own or found.kind not in beside):
+                        torchs.add(found.kind)
+                    elif not is_eager and found.change == "fewer":
+                        dropped.setdefault(found.kind, found)
+                    else:
+                        failure = AttackFailure(
+                            text=attack.text, code=attack.code, is_compiled=not is_eager, difference=found
+                        )
+                        return self._found(count, failure=failure)
+        return self._found(count, dropped=tuple(dropped.values()), torch_kinds=tuple(sorted(torchs)))
+
+    def _found(self, count: int, **found: Any) -> Attacked:  # noqa: ANN401
+        return Attacked(count=count, is_edited=self._is_edited, **found)
+
+    def _made(self, attack: Attack | None, *, is_eager: bool, arcs: _Arcs | None = None) -> Results | None:
+        """What a call gave, or raised by its own ``raise``; None if torch or Python refused it."""
+        self._state.restore()
+        workload, trial = self._workload, self._workload.trial
+        assert trial is not None
+        call = FreshCopies().call(self._fresh())
+        raised: BaseException | None = None
+        # What is warned once a place is warned again after this.
+        with trial.apart() as results, kept_texts() as texts, warnings.catch_warnings():
+            try:
+                call = call if attack is None else attack.make(call)
+                with contextlib.nullcontext() if arcs is None else _traced(arcs):
+                    workload.call(call, is_eager=is_eager)
+                workload.keep_results()
+            except (KeyboardInterrupt, TargetError):
+                raise
+            except BaseException as error:  # noqa: BLE001 - the user's program may raise anything
+                raised = error
+        if raised is not None:
+            if is_eager and arcs is not None and not _is_own(raised):
+                return None
+            results = Results(raised=f"{type(raised).__name__}: {text_of(raised)}")
+        else:
+            results.add_state(trial.modules)
+        results.add_written(texts())
+        return results
+
+
+def _differences(mine: Results, other: Results) -> list[Difference]:
+    """How results differ by more than rounding; what a process writes to standard error is torch's own as well."""
+    if mine.raised != other.raised:
+        instead = f" instead of {shortened(other.raised, _MAX_ERROR)}" if other.raised and mine.raised else ""
+        text = (
+            f"raises {shortened(mine.raised, _MAX_ERROR)}{instead}" if mine.raised else f"doesn't raise {other.raised}"
+        )
+        return [Difference(kind="outputs", where=THE_CALL, detail=text)]
+    found = compared(mine, other).differences
+    return [one for one in found if not one.may_be_rounding and one.kind != "stderr"]
+
+
+def _is_own(error: BaseException) -> bool:
+    """Whether a program raised an error on purpose: by ``raise`` or ``assert``, outside of torch."""
+    last: TracebackType | None = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or not is_user_file(last.tb_frame.f_code.co_filename):
+        return False
+    return dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+
+
+@contextlib.contextmanager
+def _traced(arcs: _Arcs) -> Iterator[None]:
+    """Note the steps that the program's own code takes meanwhile."""
+    before = sys.gettrace()
+
+    def local(frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401
+        if event == "opcode":
+            # Lines wouldn't do: `a if c else b` is one.
+            code = frame.f_code
+            arcs.add((code.co_filename, code.co_firstlineno, last.get(frame, 0), frame.f_lasti))
+            last[frame] = frame.f_lasti
+        elif event == "return":
+            last.pop(frame, None)
+        return local
+
+    def enter(frame: FrameType, _: str, __: object) -> Any:  # noqa: ANN401
+        if not is_user_file(frame.f_code.co_filename):
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        return local
+
+    last: dict[FrameType, int] = {}
+    sys.settrace(enter)
+    try:
+        yield
+    finally:
+        sys.settrace(before)

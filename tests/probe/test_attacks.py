@@ -1,0 +1,77 @@
+"""Attack inputs: what their code says is what is done, and each process makes the same ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from graphdoctor.probe.replay.attacks import attacks_of  # noqa: E402
+from graphdoctor.probe.replay.results import tensors_in  # noqa: E402
+from graphdoctor.probe.target.snapshot import FreshCopies  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+
+def forward(x: Any, batch: Any, mask: Any = None, scale: float = 1.0) -> None: ...
+
+
+def calls() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+    torch.manual_seed(0)
+    base = torch.randn(6, 4)
+    return {
+        "floats": ((base, torch.randn(6, requires_grad=True)), {}),
+        "a dict with indices and a keyword": (
+            (base, {"index": torch.tensor([3, 0, 5, 1, 2, 2]), "sizes": [torch.tensor(7)]}),
+            {"mask": base > 0},
+        ),
+        "views that share memory": ((base.T, base[::2]), {}),
+        "nothing that can be changed": (("text", None), {}),
+        "empty and complex tensors": ((torch.empty(0, 3), torch.randn(2, dtype=torch.complex64)), {}),
+    }
+
+
+def values(call: Any) -> dict[str, Any]:
+    args, kwargs = call
+    named = dict(zip(("x", "batch", "mask"), args, strict=False)) | kwargs
+    return {name: tensor.detach() for name, tensor in tensors_in(named).items()}
+
+
+def is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(
+        one[name].shape == other[name].shape and torch.equal(one[name].nan_to_num(), other[name].nan_to_num())
+        for name in one
+    )
+
+
+@pytest.mark.parametrize("name", calls())
+def test_the_code_of_an_attack_makes_the_call_that_is_made(name: str) -> None:
+    call = calls()[name]
+    wrong = []
+    for attack, again in zip(attacks_of(call, forward), attacks_of(calls()[name], forward), strict=True):
+        made = attack.make(FreshCopies().call(call))
+        args, kwargs = FreshCopies().call(call)
+        names: dict[str, Any] = {"torch": torch, **dict(zip(("x", "batch", "mask"), args, strict=False)), **kwargs}
+        exec(attack.code, names)
+        pasted = tuple(names[one] for one in ("x", "batch", "mask")[: len(args)]), {one: names[one] for one in kwargs}
+        if not is_same(values(made), values(pasted)):
+            wrong.append(attack.text)
+        if (attack.text, attack.code) != (again.text, again.code):
+            wrong.append(f"{attack.text}: another one in another process")
+    assert wrong == []
+
+
+def test_integers_stay_between_those_of_the_program() -> None:
+    call = calls()["a dict with indices and a keyword"]
+    for attack in attacks_of(call, forward):
+        index = attack.make(FreshCopies().call(call))[0][1]["index"]
+        assert index.numel() == 0 or (index.min() >= 0 and index.max() <= 5), attack.text
+
+
+def test_what_matters_most_comes_first_and_nothing_is_attacked_without_tensors() -> None:
+    texts = [attack.text for attack in attacks_of(calls()["floats"], forward)]
+    assert texts[:3] == ["nothing is changed", "x and batch are all zero", "x and batch are NaN in one place"]
+    assert texts.index("the batch is 1") < texts.index("x is all zero") < texts.index("values are random (seed 1)")
+    assert [attack.text for attack in attacks_of(calls()["nothing that can be changed"], forward)] == texts[:1]

@@ -1,0 +1,180 @@
+"""Edits that agree with the program on its own calls, and not on others: attack inputs find each, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.trials import Attacked
+from graphdoctor.trials.launch.child import Setup, probe_command
+from graphdoctor.trials.launch.request import Request
+from graphdoctor.trials.launch.warm import WarmProbes
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import Replays
+from tests.conftest import probe_python
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """\
+import logging
+import warnings
+
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.full((4,), 0.5))
+        self.register_buffer("total", torch.zeros(()))
+        self.count = 0
+
+    def forward(self, x, index, mask):
+{body}
+
+def example_inputs():
+    torch.manual_seed(0)
+    return torch.rand(3, 4), torch.tensor([0, 2, 1]), torch.tensor([True, False, True])
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A body, another that is the same on the program's own call, and what is found to differ, and when."""
+
+    before: str
+    after: str
+    differs: str | None = None
+    when: str = ""
+    is_compiled: bool = False
+
+
+CHECKED = "if x.sum() > 100:\n    raise ValueError('large')\nreturn x * 2"
+TRIED = "try:\n    torch.linalg.cholesky(x.T @ x + torch.eye(4))\n    y = x\nexcept RuntimeError:\n    y = -x\nreturn y"
+WARNED = "if torch.isnan(x).any():\n    warnings.warn('NaN')\nreturn x * 2"
+
+CASES = {
+    "another gradient where a divisor is 0": Case(
+        "y = x * self.scale\nif y.max() > 1:\n    y = y / y.max()\nreturn y",
+        "y = x * self.scale\nreturn torch.where(y.max() > 1, y / y.max(), y)",
+        "call 1, gradient of scale: NaN or infinity", "x is all zero",
+    ),
+    "no other gradient where the divisor is guarded": Case(
+        "y = x * self.scale\nif y.max() > 1:\n    y = y / y.max()\nreturn y",
+        "y = x * self.scale\nreturn y / torch.where(y.max() > 1, y.max(), 1)",
+    ),
+    "a sign": Case("return x.abs()", "return x", "call 1, output differs", "x is negated"),
+    "an exception of another type": Case(
+        CHECKED, CHECKED.replace("ValueError", "RuntimeError"),
+        "the call raises RuntimeError: large instead of ValueError: large", "x is infinite in one place",
+    ),
+    "an exception with other words": Case(
+        CHECKED, CHECKED.replace("large", "too large"),
+        "the call raises ValueError: too large instead of ValueError: large", "x is infinite in one place",
+    ),
+    "an exception that is gone": Case(CHECKED, "return x * 2", "the call doesn't raise ValueError: large",
+                                      "x is infinite in one place"),
+    "an exception that nobody catches while compiling": Case(
+        TRIED.replace("try:", "try:\n    torch._dynamo.graph_break()"), TRIED,
+        "the call raises _LinAlgError", "x is NaN in one place", is_compiled=True,
+    ),
+    "a batch of another size": Case(
+        "return x + torch.arange(len(x)).unsqueeze(1)", "return x + torch.arange(3).unsqueeze(1)",
+        "call 1, output: ", "the batch is 1",
+    ),
+    "an empty batch": Case(
+        "return x.mean() if len(x) else x.sum()", "return x.sum() / x.numel()", "call 1, output: NaN or infinity",
+        "the batch is 0",
+    ),
+    "a branch that values of some size reach": Case(
+        "return x * 2 if 1.2 < x.mean() < 5 else x", "return x", "call 1, output differs", "values are random",
+    ),
+    "an index": Case("return x[index]", "return x[torch.tensor([0, 2, 1])]", "call 1, output differs",
+                     "index is at the lowest value"),
+    "a mask": Case("return x.sum() if mask.any() else x.prod()", "return x.sum()", "call 1, output differs",
+                   "mask is all False"),
+    "what a module keeps": Case(
+        "self.total += x.clamp(min=0).sum()\nreturn x", "self.total += x.sum()\nreturn x",
+        "total after the calls differs", "x is negated",
+    ),
+    "a number that a module keeps": Case(
+        "self.count += int((x > 0).sum())\nreturn x", "self.count += x.numel()\nreturn x", "count after the calls",
+        "x is all zero",
+    ),
+    "an argument that is changed in place": Case(
+        "x.clamp_(0, 1)\nreturn x + 1", "return x.clamp(0, 1) + 1", "call 1, argument x after it", "x is infinite",
+    ),
+    "a log": Case(
+        "if (x < 0).any():\n    logging.getLogger('net').error('negative')\nreturn x", "return x",
+        "logged text: 0 of 1 lines", "x is negated",
+    ),
+    "a warning that is only left out while compiling is named": Case(
+        WARNED, WARNED.replace("if torch", "if not torch.compiler.is_compiling() and torch"),
+    ),
+    "rounding isn't a difference": Case("return x.sum() / 12", "return x.sum(0).sum() * (1 / 12)"),
+    "what the program refuses isn't tried": Case("return x.view(3, 4) + 1", "return x + 1"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def setup() -> Iterator[Setup]:
+    warm = WarmProbes(probe_command(str(probe_python())))
+    yield Setup(python=str(probe_python()), warm=warm)
+    warm.close()
+
+
+def attacked(folder: Path, setup: Setup, before: str, after: str) -> tuple[Attacked, Attacked]:
+    """What attacks show of a program, and of one with another body."""
+    model = folder / "model.py"
+    bodies = ("".join(f"        {line}\n" for line in body.splitlines()) for body in (before, after))
+    texts = [PROGRAM.format(body=body) for body in bodies]
+    model.write_text(texts[0])
+    request = Request.of(RunSpec(target=f"{model}:Net", backend="eager"))
+    with Replays(request, folder / "replays", setup) as replays:
+        found: list[Any] = []
+        for name, program in (("untouched", Program()), ("edited", Program({model: texts[1].encode()}))):
+            recording = replays.replay(program, name, attacks="untouched", backend="eager")
+            assert recording.exit.reason == "finished", recording.exit.message
+            assert recording.replay is not None
+            found.append(recording.replay.attacked)
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_edit_is_tried_on_inputs_that_no_call_has(tmp_path: Path, setup: Setup, name: str) -> None:
+    case = CASES[name]
+    untouched, edited = attacked(tmp_path, setup, case.before, case.after)
+    assert untouched.failure is None
+    assert untouched.count >= 8
+    if case.differs is None:
+        assert (edited.failure, edited.count) == (None, untouched.count)
+        return
+    assert edited.failure is not None
+    found = edited.failure.difference
+    words = f"{found.where}{' ' if found.where == 'the call' else ': '}{found.detail}"
+    if found.largest is not None:
+        words = f"{found.where} differs by {found.largest}"
+    assert words.startswith(case.differs)
+    assert edited.failure.text.startswith(case.when)
+    assert edited.failure.is_compiled == case.is_compiled
+    assert edited.count <= untouched.count
+
+
+def test_what_is_left_out_while_compiling_and_what_torch_changes_itself_is_told(tmp_path: Path, setup: Setup) -> None:
+    case = CASES["a warning that is only left out while compiling is named"]
+    _, edited = attacked(tmp_path, setup, case.before, case.after)
+    assert [(found.kind, found.detail) for found in edited.dropped] == [
+        ("logs", "0 of 1 lines; the first missing one: 'UserWarning: NaN'")
+    ]
+    assert (edited.failure, edited.torch_kinds) == (None, ())
+
+
+def test_refused_inputs_are_counted(tmp_path: Path, setup: Setup) -> None:
+    case = CASES["what the program refuses isn't tried"]
+    untouched, _ = attacked(tmp_path, setup, case.before, case.after)
+    assert untouched.refused_count == 3
