@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.variations import TriedValue
-from graphdoctor.trace.events import read_variations, verdict_of
+from graphdoctor.trace.events import Events, read_variations, verdict_of
 from tests.conftest import RunCli, clean_environment, run_script
 
 Vary = Callable[..., dict[str, Any]]
@@ -335,7 +335,7 @@ def test_a_recording_without_a_plan_has_no_variations() -> None:
 
 def test_what_was_not_reached_is_named() -> None:
     planned = {"expression": "n", "kind": "number", "base": "3", "tied": []}
-    (variation,) = read_variations([{"event": "vary_plan", "properties": [planned]}]) or ()
+    (variation,) = read_variations(Events([{"event": "vary_plan", "properties": [planned]}])) or ()
     assert (variation.verdict, variation.reason) == ("not_varied", "the run ended first")
 
 

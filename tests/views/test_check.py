@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.check import CheckReport
+from graphdoctor.facts.check import CheckReport, TargetCheck
 from graphdoctor.rules.gate.baseline import Baseline, entries_of
-from graphdoctor.rules.gate.check import Policy, check_target, crashed
+from graphdoctor.rules.gate.check import Policy, check_target
 from graphdoctor.views.check import check_view
 from graphdoctor.views.markdown_text import render_view_markdown
 from tests.rules.gate.diagnoses import with_prints
@@ -45,10 +45,8 @@ def test_what_there_is_to_do_is_said(snapshot: SnapshotAssertion):
     upgraded = target(with_prints((6, "b")), known=with_prints((5, "a")), torch="2.12.0")
     assert shown(upgraded, baseline="b.json") == snapshot(name="an upgrade")
     assert shown(target(with_prints((6, "b"))), baseline="b.json") == snapshot(name="a target that the baseline lacks")
-    failed = {"error": "There is no file x.py.", "hint": "Did you mean y.py?"}
-    assert shown(crashed(name="m", target="x.py", diagnosis=None, policy=Policy(), **failed)) == snapshot(
-        name="a crash"
-    )
+    failed = {"error": "There is no file x.py.", "hint": "Did you mean y.py?", "fail_on": "warning"}
+    assert shown(TargetCheck(name="m", target="x.py", state="crashed", **failed)) == snapshot(name="a crash")
     unknown = target(with_prints(coverage=None), limits={"min-coverage": 0.5})
     assert shown(unknown) == snapshot(name="an unknown coverage")
     for is_verbose in (False, True):
