@@ -124,6 +124,7 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[st
                 edit=FileChange(source.path, source.content, edit.content),
                 contains=not recipe.removes,
                 drops_output=edit.drops_output,
+                reached=edit.reached,
             )
         )
     return found, declined

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import libcst as cst
 
@@ -27,6 +28,8 @@ class Edit:
     content: bytes
     is_safe: bool = False
     drops_output: bool = False
+    reached: int | None = None
+    """The line that an input must reach for a trial to prove anything; None if any call will do."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,9 @@ class Place:
     source: SourceFile
     finding: Finding
 
-    def edit(self, title: str, *changes: Change, is_safe: bool = False, drops_output: bool = False) -> Edit:
+    def edit(self, title: str, *changes: Change, **known: Any) -> Edit:  # noqa: ANN401 - fields of an edit
         """The edit that replaces nodes of the file."""
-        return Edit(title, self.source.replaced(*changes), is_safe, drops_output)
+        return Edit(title, self.source.replaced(*changes), **known)
 
     def moved(self, source: SourceFile, line: int) -> Place:
         """The finding at a line of a changed file."""

@@ -14,7 +14,7 @@ from statistics import fmean
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Location
-from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Verdict
+from graphdoctor.facts.fixes import WORKING, PairedTime, SnippetPlace, Verdict
 from graphdoctor.facts.progress import TimedPrograms, TrialCounts, TrialEvent
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
@@ -385,6 +385,15 @@ class Trials:
 
     def judge(self, finding: Finding, fix: Candidate, state: State, after: Observed) -> Judgment:
         """Judge what a fix did to a finding of a state's program."""
+        edit = fix.edit
+        judged = self._judged(finding, fix, state, after)
+        if judged.verdict in WORKING and edit is not None and fix.reached is not None:
+            original = LineMap(self.originals.get(edit.path, edit.before), edit.before).to_before(fix.reached)
+            if (str(edit.path), original) not in self.replays.reached(self._untouched_name):
+                return replace(judged, verdict="unproven", reason=f"no input that was tried reaches line {original}")
+        return judged
+
+    def _judged(self, finding: Finding, fix: Candidate, state: State, after: Observed) -> Judgment:
         edit = fix.edit
         sites = SiteChange.between(
             state.observed.diagnosis,

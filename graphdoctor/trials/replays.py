@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Judged
+from graphdoctor.probe.wire import ATTACKS_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request
@@ -27,6 +29,7 @@ _COMPILING_S = 600.0
 """How long a replay can take at least, unless it compiles with ``eager``."""
 
 _RESULTS = "outputs.pt"
+_ATTACKS = "attacks"
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -92,7 +95,7 @@ class Replays:
             "earlier": self._results_of(earlier),
         }
         if attacks is not None:
-            folder_of = str(self._folder / attacks / "attacks")
+            folder_of = str(self._folder / attacks / _ATTACKS)
             edited = {"is_reference": attacks == name, "is_edited": bool(program.content)}
             plan["attacks"] = {"folder": folder_of, **edited}
         if not is_counted:
@@ -137,6 +140,14 @@ class Replays:
         plan |= {"timing": descriptor, "is_start_timed": cache is not None}
         request = replace(self._changed(program, backend, spec), measured=Measured(), trial=plan)
         return self._record(request, folder, is_fresh=cache is not None)
+
+    def reached(self, name: str) -> frozenset[tuple[str, int]]:
+        """The lines of the program's own code that the calls and the other inputs of a replay run, with their files."""
+        try:
+            found = json.loads((self._folder / name / _ATTACKS / ATTACKS_FILE).read_text(encoding="utf-8"))
+        except OSError:
+            return frozenset()
+        return frozenset((file, line) for file, line in found["reached"])
 
     def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
         """Run a function for each item, several at once; an interrupt stops the running ones."""

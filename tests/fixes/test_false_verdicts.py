@@ -101,6 +101,31 @@ def test_a_check_that_is_dropped_while_compiling_is_named_and_unsafe(tmp_path: P
     assert "logs 0 of 2 lines; the first missing one: 'WARNING net: NaN'" in case["reason"]
 
 
+@pytest.mark.parametrize(
+    ("value", "verdict", "reason"),
+    [
+        ("0.0", "verified", None),
+        ("0.123", "unproven", "no input that was tried reaches line {line}"),
+    ],
+)
+def test_an_early_out_is_only_dropped_if_an_input_takes_it(
+    tmp_path: Path, value: str, verdict: str, reason: str | None
+) -> None:
+    body = f"""\
+    def forward(self, x):
+        for _ in range(3):
+            if (x == {value}).any():
+                break
+            x = x * 2 - x
+        return x
+"""
+    text = in_class(body)
+    document = treated(tmp_path, text, "--no-timing")
+    [case] = fixes_of(document, "Drop the early out")
+    line = text.splitlines().index("                break") + 1
+    assert (case["verdict"], case["reason"]) == (verdict, reason and reason.format(line=line))
+
+
 def test_a_division_is_chosen_by_its_divisor(tmp_path: Path) -> None:
     body = """\
     def forward(self, x):

@@ -6,6 +6,7 @@ from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import (
     choices,
     copies,
+    early_outs,
     guarded_lines,
     library_calls,
     masks,
@@ -25,6 +26,7 @@ _BRANCHES = (
     choices.choose_at_return,
     output.guard_report,
     guarded_lines.check_instead_of_raise,
+    early_outs.drop_early_out,
 )
 _REPORT_APART = output.report_apart(_BRANCHES)
 

@@ -13,9 +13,10 @@ import json
 import sys
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -30,18 +31,20 @@ from ..replay.comparing import compared
 from ..replay.results import Results
 from ..target.snapshot import FreshCopies, State
 from ..target.targets import Call
+from ..wire import ATTACKS_FILE
 from .workload import Workload
 
-_INDEX = "attacks.json"
 _LIMIT_S = 3.0
 _LIMIT_FACTOR = 4
 """How much longer than the untouched program's a changed program's attacks may take."""
 
 _RECOMPILE_LIMIT = 64
 _MAX_ERROR = 100
+_MAX_CALLS = 8
+"""So many of the program's own calls are looked at for the lines that they run."""
 
-_Arcs = set[tuple[str, int, int, int]]
-"""Steps of the program's own code from one instruction to another: its file, first line, and both instructions."""
+_Arcs = set[tuple[CodeType, int, int]]
+"""Steps of the program's own code from one instruction to another."""
 
 
 class Attacking:
@@ -52,20 +55,21 @@ class Attacking:
         self._folder = Path(plan["folder"])
         self.is_reference = bool(plan["is_reference"])
         self._is_edited = bool(plan["is_edited"])
-        self._call: Call | None = None
+        self._calls: list[Call] = []
         self._state = State(None)
 
     def kept(self, calls: Iterator[Call]) -> Iterator[Call]:
-        """The calls to make; the first one is remembered before that, and so is the state that it begins with."""
+        """The calls to make; the first ones are remembered before that, and so is the state that they begin with."""
         for call in calls:
-            if self._call is None:
-                self._call = FreshCopies().call(call)
+            if not self._calls:
                 self._state = State(self._workload.function)
+            if len(self._calls) < (_MAX_CALLS if self.is_reference else 1):
+                self._calls.append(FreshCopies().call(call))
             yield call
 
     def run(self) -> Attacked | None:
         """Make them; None if there is nothing to attack."""
-        if self._call is None:
+        if not self._calls:
             return None
         after = State(self._workload.function)
         limit = torch._dynamo.config.patch(recompile_limit=_RECOMPILE_LIMIT)
@@ -76,11 +80,7 @@ class Attacking:
             after.restore()
 
     def _attacks(self) -> Iterator[Attack]:
-        return attacks_of(FreshCopies().call(self._fresh()), self._workload.function)
-
-    def _fresh(self) -> Call:
-        assert self._call is not None
-        return self._call
+        return attacks_of(FreshCopies().call(self._calls[0]), self._workload.function)
 
     def _keep_reference(self) -> Attacked:
         """Make the calls of the untouched program, and keep those that are worth making with what they gave."""
@@ -91,7 +91,9 @@ class Attacking:
         torchs: set[ResultKind] = set()
         began_s = time.monotonic()
         ended_s = began_s + _LIMIT_S
-        self._made(None, is_eager=True, arcs=known)
+        # Each trial makes the program's own calls anyway; what they reach is known of the first ones.
+        for at in range(len(self._calls)):
+            self._made(None, is_eager=True, arcs=known, at=at)
         for number, attack in enumerate(self._attacks()):
             if time.monotonic() > ended_s:
                 break
@@ -110,14 +112,14 @@ class Attacking:
             eager.save(self._folder / f"{number}-eager.pt")
             compiled.save(self._folder / f"{number}-compiled.pt")
             index.append({"number": number, "text": attack.text})
-        limits = {"attacks": index, "took_s": time.monotonic() - began_s}
-        (self._folder / _INDEX).write_text(json.dumps(limits), encoding="utf-8")
+        found = {"attacks": index, "took_s": time.monotonic() - began_s, "reached": sorted(_lines(known))}
+        (self._folder / ATTACKS_FILE).write_text(json.dumps(found), encoding="utf-8")
         return Attacked(count=len(index), refused_count=refused, torch_kinds=tuple(sorted(torchs)))
 
     def _attack(self) -> Attacked | None:
         """Make the same calls of a changed program, until one gives something else."""
         try:
-            plan = json.loads((self._folder / _INDEX).read_text(encoding="utf-8"))
+            plan = json.loads((self._folder / ATTACKS_FILE).read_text(encoding="utf-8"))
         except OSError:
             return None
         ended_s = time.monotonic() + _LIMIT_FACTOR * max(plan["took_s"], _LIMIT_S)
@@ -149,12 +151,13 @@ class Attacking:
     def _found(self, count: int, **found: Any) -> Attacked:  # noqa: ANN401
         return Attacked(count=count, is_edited=self._is_edited, **found)
 
-    def _made(self, attack: Attack | None, *, is_eager: bool, arcs: _Arcs | None = None) -> Results | None:
+    def _made(self, attack: Attack | None, *, is_eager: bool, arcs: _Arcs | None = None, at: int = 0) -> Results | None:
         """What a call gave, or raised by its own ``raise``; None if torch or Python refused it."""
-        self._state.restore()
+        if at == 0:
+            self._state.restore()
         workload, trial = self._workload, self._workload.trial
         assert trial is not None
-        call = FreshCopies().call(self._fresh())
+        call = FreshCopies().call(self._calls[at])
         raised: BaseException | None = None
         # What is warned once a place is warned again after this.
         with trial.apart() as results, kept_texts() as texts, warnings.catch_warnings():
@@ -199,6 +202,19 @@ def _is_own(error: BaseException) -> bool:
     return dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
 
 
+def _lines(arcs: _Arcs) -> set[tuple[str, int]]:
+    """The lines that were run, with their files."""
+    run: defaultdict[CodeType, set[int]] = defaultdict(set)
+    for code, _, instruction in arcs:
+        run[code].add(instruction)
+    return {
+        (code.co_filename, line)
+        for code, instructions in run.items()
+        for start, end, line in code.co_lines()
+        if line is not None and any(start <= one < end for one in instructions)
+    }
+
+
 @contextlib.contextmanager
 def _traced(arcs: _Arcs) -> Iterator[None]:
     """Note the steps that the program's own code takes meanwhile."""
@@ -207,8 +223,7 @@ def _traced(arcs: _Arcs) -> Iterator[None]:
     def local(frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401
         if event == "opcode":
             # Lines wouldn't do: `a if c else b` is one.
-            code = frame.f_code
-            arcs.add((code.co_filename, code.co_firstlineno, last.get(frame, 0), frame.f_lasti))
+            arcs.add((frame.f_code, last.get(frame, 0), frame.f_lasti))
             last[frame] = frame.f_lasti
         elif event == "return":
             last.pop(frame, None)
