@@ -63,6 +63,8 @@ class Comparison(Fact):
     rounding: a value may be twice as far from a float64 run as runs of the unmodified program are."""
     is_bitwise_equal: bool | None = None
     """Whether every computed value is the same, bit by bit; None in recordings that don't say."""
+    zero_gradients: tuple[str, ...] = ()
+    """Gradients that are 0 where the reference has none; no difference, unless an optimizer makes one."""
     note: str | None = None
     """What couldn't be compared, and why."""
 

@@ -17,7 +17,7 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import THE_CALL, Attacked, Comparison, Difference, ResultKind
-from graphdoctor.facts.wording import kind_text
+from graphdoctor.facts.wording import kind_text, listed
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.trials.launch.request import Measured
 from graphdoctor.trials.program import Program, RunChange
@@ -169,6 +169,9 @@ class Untouched(Repeatability):
         if self.unprovable:
             doubts.append(f"{_kinds_text(sorted(self.unprovable))} differ from run to run without torch.compile")
         notes = [eager.note] if eager.note else []
+        if eager.zero_gradients:
+            names = listed([name.partition("gradient of ")[2] for name in eager.zero_gradients])
+            notes.append(f"{names} get a gradient of 0 where they had none")
         if changed:
             first = described(self.compiled_differs[changed[0]])
             own = f"torch.compile changes {_kinds_text(changed)} even without the fix ({first})"

@@ -22,9 +22,13 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 def compared(mine: Results, reference: Results, rounding: Rounding | None = None) -> Comparison:
     """How results differ from those of a reference."""
     kinds, found = list[ResultKind](), list[Difference]()
+    zeros: list[str] = []
     first_omitted = min((n for n in (mine.omitted_from, reference.omitted_from) if n is not None), default=None)
     for kind in KINDS:
         values, others = mine.values[kind], reference.values[kind]
+        if kind == "gradients" and (zeros := [name for name in values if _is_zero_of_none(values, others, name)]):
+            values = {name: others.get(name) if name in zeros else value for name, value in values.items()}
+            others = {**dict.fromkeys(zeros), **others}
         if first_omitted is not None:
             both = values.keys() & others.keys()
             values, others = ({k: v for k, v in of.items() if k in both} for of in (values, others))
@@ -45,8 +49,14 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
         kinds=tuple(kinds),
         differences=tuple(found),
         is_bitwise_equal=all(_is_bitwise_equal(kind, mine.values[kind], reference.values[kind]) for kind in COMPUTED),
+        zero_gradients=tuple(zeros),
         note=None if first_omitted is None else f"from call {first_omitted} on, values are too large to compare",
     )
+
+
+def _is_zero_of_none(mine: Mapping[str, Any], other: Mapping[str, Any], name: str) -> bool:
+    value = mine[name]
+    return other.get(name) is None and isinstance(value, torch.Tensor) and not value.count_nonzero()
 
 
 def differing_names(kind: ResultKind, mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
