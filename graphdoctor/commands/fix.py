@@ -22,9 +22,11 @@ from graphdoctor.commands.running import begin, finish, recording_of, trials_of
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.fixes import Treatment
+from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import about_time
+from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.trials.launch.child import interpreter
 from graphdoctor.trials.launch.request import Measured, Request
@@ -104,6 +106,8 @@ def fix(
         say(outcome(treated.treatment, result.diagnosis.recording.target))
     if is_applied:
         write(treated.changes, force=common.force)
+        if treated.changes:
+            write_fact(treated.treatment.replace(is_written=True), folder / FIXES_FILE)
         if not common.quiet:
             say(*_wrote(treated, is_rest_shown=is_diff))
     if recorded is not None:
@@ -159,7 +163,7 @@ def _wrote(treated: SearchResult, *, is_rest_shown: bool) -> Iterator[str]:
     yield from (f"Wrote {change.path}" for change in treated.changes)
     if not treated.changes:
         yield "There is nothing to write."
-    by_hand = [] if is_rest_shown else applied_snippets(treated.treatment)
+    by_hand = [] if is_rest_shown else applied_snippets(treated.treatment, is_by_hand=True)
     if by_hand:
         yield "Not written, because it isn't an edit:"
     for place, snippet in by_hand:
@@ -167,7 +171,7 @@ def _wrote(treated: SearchResult, *, is_rest_shown: bool) -> Iterator[str]:
 
 
 def _print_rest(treatment: Treatment) -> None:
-    for snippet in (*treatment.settings, *treatment.calls):
+    for _, snippet in applied_snippets(treatment, is_by_hand=True):
         say("Set yourself:", *snippet.splitlines())
     for left in treatment.left:
         say(f"{left.place}: {left.code} {left.message}", f"    not fixed: {left.reason}")

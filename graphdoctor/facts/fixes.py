@@ -9,6 +9,7 @@ from typing import Literal
 from .base import Fact
 from .counts import Counts
 from .run import Setting
+from .shared import File
 from .spec import Timing
 from .trials import Attacked, Comparison
 
@@ -197,6 +198,10 @@ class Treatment(Fact):
     """All edits of source, as one unified diff."""
     settings: tuple[str, ...] = ()
     """Lines of the settings."""
+    settings_file: File | None = None
+    """The file in which the edits apply these settings; None if they must be written by hand."""
+    is_written: bool = False
+    """Whether the edits were written."""
     calls: tuple[str, ...] = ()
     """Lines of the changed calls."""
     compared: Comparison | None = None

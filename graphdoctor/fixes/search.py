@@ -6,6 +6,7 @@ the rounds end with a program that is worse than an earlier one, the fix that le
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +20,7 @@ from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.by_time import Regional, Slowness, added, regional_options
+from graphdoctor.fixes.entry_file import with_settings
 from graphdoctor.fixes.kept import SearchOptions
 from graphdoctor.fixes.log import TrialLog, gone
 from graphdoctor.fixes.options import Sources, options_for
@@ -128,6 +130,7 @@ class _Rounds:
         self._number = 0
         self._last: State | None = None
         self._outweighed: set[Candidate] = set()
+        self._leaving_out = itertools.count(1)
         self._known: list[State] = []
         self.so_far: SearchResult | None = None
 
@@ -147,7 +150,12 @@ class _Rounds:
             return self._treated(base, base)
         if check is not None:
             fixes = [fix for options in found for fix in options.fixes]
-            check([fix.edit for fix in fixes if fix.edit is not None])
+            edits = [fix.edit for fix in fixes if fix.edit is not None]
+            entry = self._entry_file(recording) if any(fix.kind == "config" for fix in fixes) else None
+            if entry is not None:
+                content = entry.read_bytes()
+                edits.append(FileChange(entry, content, content))
+            check(edits)
         wanted = {options.finding.fingerprint for options in found}
         untouched = self._trials.run_untouched(base.observed, wanted)
         if untouched is None:
@@ -218,10 +226,10 @@ class _Rounds:
         doubtful = [fix for fix, before in reversed(best.applied) if before != last or self._log.is_doubled(fix)]
         if doubtful:
             self._trials.on_phase("trying what is needed of the verified fixes")
-        for number, fix in enumerate(sorted(doubtful, key=lambda fix: fix.edit is not None), start=1):
+        for fix in sorted(doubtful, key=lambda fix: fix.edit is not None):
             if self._is_exhausted:
                 break
-            pruned = self._trials.run_without(fix, best, f"{self._number}-without-{number}")
+            pruned = self._trials.run_without(fix, best, f"{self._number}-without-{next(self._leaving_out)}")
             if pruned is not None:
                 self._log.take_back([fix], "no effect", "the others do the same without it")
                 best = pruned
@@ -444,12 +452,38 @@ class _Rounds:
         originals = self._trials.originals
         return tuple(FileChange(path, originals[path], content) for path, content in program.content.items())
 
+    def _with_settings(
+        self, changes: tuple[FileChange, ...], settings: Sequence[str], recording: Recording
+    ) -> tuple[tuple[FileChange, ...], Path | None]:
+        """The edits with lines of settings in the file that the program starts with, and that file if it can be."""
+        path = self._entry_file(recording) if settings else None
+        if path is None:
+            return changes, None
+        known = next((change for change in changes if change.path == path), None)
+        before = known.before if known else path.read_bytes()
+        lines = [line for snippet in settings for line in snippet.splitlines()]
+        after = with_settings(known.after if known else before, lines)
+        if after is None:
+            return changes, None
+        return (*(change for change in changes if change is not known), FileChange(path, before, after)), path
+
+    @staticmethod
+    def _entry_file(recording: Recording) -> Path | None:
+        """The file of the program's own that is imported first."""
+        file, environment = recording.target.file, recording.environment
+        roots = () if environment is None else environment.site_roots
+        if file is None or not file.endswith(".py") or any(Path(file).is_relative_to(root) for root in roots):
+            return None
+        return Path(file) if Path(file).is_file() else None
+
     def _diff(self, changes: Sequence[FileChange]) -> str:
         return "".join(diff_text(change, self._trials.root) for change in changes)
 
     def _treated(self, untouched: State, best: State) -> SearchResult:
-        changes = self._changes(best.program)
         applied = [fix for fix, _ in best.applied]
+        settings = list(dict.fromkeys(fix.snippet for fix in applied if fix.kind == "config" and fix.snippet))
+        recording = untouched.observed.recording
+        changes, settings_file = self._with_settings(self._changes(best.program), settings, recording)
         findings = [found for found in untouched.observed.diagnosis.findings if found.code != REPEATED_BLOCKS]
         kept = list(filter(self._options.selection.keeps, findings))
         times = self._trials.times_of(Program(), best.program) or ()
@@ -468,14 +502,14 @@ class _Rounds:
         shared = (self._repeated.finding.fingerprint,) if self._repeated and best.program.change.regional else ()
         if self._repeated is not None and not shared:
             left.append(self._log.left_finding(self._repeated.finding, best.program))
-        settings = [fix.snippet for fix in applied if fix.kind == "config" and fix.snippet]
         calls = [fix.snippet for fix in applied if fix.kind == "call" and fix.snippet]
         treatment = Treatment(
             tried=self._log.tried,
             before=before,
             after=after if applied else None,
             diff=self._diff(changes),
-            settings=tuple(dict.fromkeys(settings)),
+            settings=tuple(settings),
+            settings_file=None if settings_file is None else str(settings_file),
             calls=tuple(dict.fromkeys(calls)),
             compared=compared,
             attacked=attacked_in(best.observed.recording) if applied else None,

@@ -136,13 +136,14 @@ def _difference(found: Difference) -> str:
 
 def keeping(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[Block]:
     """The last lines: the edits, and how to write them."""
-    edits = [fix for fix in applied_fixes(treatment) if fix.diff is not None]
+    count = sum(fix.diff is not None for fix in applied_fixes(treatment))
+    count += len(treatment.settings) if treatment.settings_file is not None else 0
     command = _apply_command(treatment, diagnosis.recording.target)
     if treatment.diff:
         yield Section("The edits together", Diff(treatment.diff), "Edits", show="long")
-    if edits and command is not None and not is_written:
-        rest = " (add the lines above yourself)" if words.applied_snippets(treatment) else ""
-        yield Note(f"To write the {'edit' if len(edits) == 1 else f'{len(edits)} edits'}{rest}:")
+    if count and command is not None and not (is_written or treatment.is_written):
+        rest = " (add the lines above yourself)" if words.applied_snippets(treatment, is_by_hand=True) else ""
+        yield Note(f"To write the {'edit' if count == 1 else f'{count} edits'}{rest}:")
         yield Code(command, "shell")
 
 

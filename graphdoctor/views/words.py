@@ -294,18 +294,22 @@ def same_text(compared: Comparison | None, attacked: Attacked | None) -> str | N
     differing = {found.kind for found in (*compared.differences, *attacked.dropped)}
     kinds = [kind for kind in compared.kinds if kind not in differing]
     computed = [kind_text(kind) for kind in kinds if kind not in TEXTS]
-    computed += ["text"] * any(kind in TEXTS for kind in kinds)
+    computed += ["text"] * TEXTS.issubset(kinds)
     torchs = listed([kind_text(kind) for kind in attacked.torch_kinds])
     own = f"; on some, torch.compile itself changes {torchs}" if torchs else ""
     return f"same {listed(computed, 6)} on {counted(attacked.count, 'input')}{own}" if computed else None
 
 
-def applied_snippets(treatment: Treatment) -> list[tuple[str, str]]:
-    """The settings and changes of the call among the fixes that were applied, together by where they go."""
+def applied_snippets(treatment: Treatment, *, is_by_hand: bool = False) -> list[tuple[str, str]]:
+    """The settings and changes of the call among the fixes that were applied, together by where they go.
+
+    ``is_by_hand``: without what the edits write.
+    """
+    settings = () if is_by_hand and treatment.settings_file is not None else treatment.settings
     places = {fix.snippet: fix.snippet_place for fix in treatment.tried if fix.is_applied and fix.snippet is not None}
     found = grouped(
         ("" if (place := places.get(snippet)) is None else place_text(place), snippet)
-        for snippet in (*treatment.settings, *treatment.calls)
+        for snippet in (*settings, *treatment.calls)
     )
     return [(place, "\n".join(snippets)) for place, snippets in found.items()]
 

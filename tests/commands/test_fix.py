@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY, clean_environment, command_line, probe_python, run_command
+from tests.fixes.corpus.measure import ask_torch
 
 pytestmark = pytest.mark.slow
 
@@ -125,6 +126,18 @@ def test_each_trial_is_a_recording_of_its_own_and_report_shows_what_was_tried(pe
     # Only the recording itself keeps the text of files.
     for pattern, is_kept in (("trace/*.log", True), ("fixes/*/trace/*.log", False)):
         assert {b'"graphdoctor_file"' in log.read_bytes() for log in recording.glob(pattern)} == {is_kept}
+
+
+def test_what_is_written_is_all_that_torch_needs(tmp_path):
+    text = (REPOSITORY / "sample_models" / "hidden_second_break.py").read_text()
+    program = tmp_path / "model.py"
+    program.write_text(text)
+    run_command("fix", "model.py", *QUICK, "--unsafe-fixes", "--apply", cwd=tmp_path, status=0)
+    # The setting stands after the imports.
+    assert "nn\n\ntorch.compiler.config.reorderable_logging_functions.add(print)\n\n\nclass" in program.read_text()
+    found = ask_torch([program])[program]
+    assert (found["sites"], found["error"]) == ([], None)
+    assert "To write" not in run_command("report", cwd=tmp_path, status=0).stdout
 
 
 def test_apply_writes_once_and_keeps_the_file_as_it_was_otherwise(tmp_path):
