@@ -43,6 +43,7 @@ RECIPES: tuple[Recipe, ...] = (
     library_calls.one_hot_classes,
     copies.clone_instead_of_deepcopy,
     library_calls.numpy_to_torch,
+    output.without_progress_bar,
     output.hoist_read,
     record_outside,
     outlined.backward_out_of_region,

@@ -225,6 +225,26 @@ _FACTS = frozenset(
 """Values that a process doesn't expect to change while it runs."""
 
 
+@recipe("GD105")
+def without_progress_bar(place: Place) -> Edit:
+    """``for x in tqdm(rows):`` becomes ``for x in rows:``; safe if the bar is off (``disable=True``)."""
+    source = place.source
+    call = place.pointed_call(lambda node: source.dotted_name(node).startswith("tqdm."), "a progress bar")
+    decline_if(
+        not isinstance(source.parent(call), cst.For | cst.CompFor), "the progress bar isn't what a loop runs over"
+    )
+    given = [argument for argument in call.args if argument.keyword is None]
+    is_plain = given and not any(argument.star for argument in given) and not has_comment(call)
+    decline_if(not is_plain, "the progress bar isn't given what it runs over")
+    is_range = called(call) == "trange"
+    rows = cst.Call(cst.Name("range"), [one.deep_clone() for one in given]) if is_range else given[0].value.deep_clone()
+    is_off = any(
+        one.keyword and one.keyword.value == "disable" and source.code(one.value) == "True" for one in call.args
+    )
+    title = f"Run the loop over `{source.shortened(rows)}`, without a progress bar"
+    return place.edit(title, (call, rows), is_safe=is_off, drops_output=not is_off)
+
+
 _PLAIN = _CLOCKS | {f"builtins.{name}" for name in ("round", "float", "int", "str", "abs")}
 _USED = "the value is used for more than output"
 
