@@ -10,7 +10,7 @@ import codecs
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,6 +74,7 @@ Change = tuple[cst.CSTNode, cst.CSTNode | Sequence[cst.CSTNode]]
 """A node of the tree and its replacement; several, or none, for a line or a small statement."""
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
+_Line = TypeVar("_Line", bound=cst.CSTNode)
 """A statement of a body; ``a; b`` is one statement made of two small statements."""
 
 _MODULES = ("torch", "numpy", "random")
@@ -192,7 +193,18 @@ class SourceFile:
         if added and anchor is None:
             at = 1 if self.tree.get_docstring() is not None else 0
             tree = tree.with_changes(body=[*tree.body[:at], *added, *tree.body[at:]])
-        return self.edited(tree)
+        return self.edited(self._without_unused_imports(tree))
+
+    def _without_unused_imports(self, tree: cst.Module) -> cst.Module:
+        """An edited tree without the file's own imports that only the edited code used."""
+        before, after = set(_used(self.tree)), set(_used(tree))
+        unused = before - after
+        # A text may name it, as ``__all__`` and annotations do.
+        unused -= {name for name in unused if re.search(rf"['\"#].*\b{name}\b", tree.code)}
+        if not unused or self.path.name == "__init__.py":
+            return tree
+        body = [kept for line in tree.body if (kept := _without_names(line, unused)) is not None]
+        return tree.with_changes(body=body)
 
     def changed(self, *changes: Change) -> SourceFile:
         """The file with nodes of the tree replaced, parsed again."""
@@ -488,6 +500,33 @@ def _is_too_deep(content: bytes) -> bool:
 
 def _listed(new: cst.CSTNode | Sequence[cst.CSTNode]) -> Sequence[cst.CSTNode]:
     return [new] if isinstance(new, cst.CSTNode) else new
+
+
+def _used(tree: cst.Module) -> Iterator[str]:
+    """The names that a file uses, but for those that its imports bind."""
+    for node in tree.body:
+        imports = (part for part in walk(node) if isinstance(part, cst.Import | cst.ImportFrom))
+        bound = {id(name) for part in imports for name in names_in(part)}
+        yield from (name.value for name in names_in(node) if id(name) not in bound)
+
+
+def _without_names(line: _Line, unused: Container[str]) -> _Line | None:
+    """A line of a module without what it imports under some names; None if nothing is left."""
+    statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
+    if not isinstance(statement, cst.Import | cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
+        return line
+    names = [alias for alias in statement.names if _bound_by(alias) not in unused]
+    if len(names) == len(statement.names):
+        return line
+    if not names:
+        return None
+    names[-1] = names[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return line.with_changes(body=[statement.with_changes(names=names)])
+
+
+def _bound_by(alias: cst.ImportAlias) -> str:
+    bound = alias.asname.name if alias.asname is not None else alias.name
+    return (dotted(cast("cst.CSTNode", bound)) or "").partition(".")[0]
 
 
 def _named(nodes: Iterable[cst.CSTNode]) -> Counter[str]:
