@@ -12,17 +12,26 @@ from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.branches import Comments, line_of, lines_for
-from graphdoctor.fixes.source.expressions import as_boolean_tensor, as_tensor, negated, refuse_unless_tensor
+from graphdoctor.fixes.source.expressions import (
+    as_boolean_tensor,
+    as_tensor,
+    is_one_number,
+    negated,
+    refuse_unless_tensor,
+)
 from graphdoctor.fixes.source.names import Names
 from graphdoctor.fixes.source.nodes import (
     after_lines,
     assigned,
+    assigns_a_name,
     called,
     calls_in,
     comments_in,
     has_comment,
+    is_repeatable,
     keyword_of,
     lines_of,
+    method_call,
     name_set,
     refuse_lost_comments,
     set_names,
@@ -44,13 +53,16 @@ def in_place_where(place: Place) -> Edit:
     """``if norm > limit: grad.mul_(limit / norm)`` becomes ``grad.mul_(torch.where(norm > limit, limit / norm, 1))``.
 
     Also in a loop, for ``div_``, ``add_`` and ``sub_``, their operators, ``zero_`` and ``fill_``, beside names that
-    only the branch uses. Multiplying by 1 keeps every number, infinity and NaN; adding 0 turns -0.0 into 0.0. Unsafe:
-    the factor is always computed, so it may fail or be another dtype than the number was.
+    only the branch uses; ``best.copy_(x)`` becomes ``best.copy_(torch.where(condition, x, best))``, and so do items and
+    attributes that are set. Multiplying by 1 keeps every number, infinity and NaN; adding 0 turns -0.0 into 0.0.
+    Unsafe: what is written is always computed, so it may fail or be another dtype than it was.
     """
     choice = place.branch
-    lines = _InPlace(choice, Names(place.source, place.scope)).written()
+    changes = _InPlace(choice, Names(place.source, place.scope))
+    lines = changes.written()
     refuse_lost_comments([choice], lines)
-    return place.edit("Choose the amount of each in-place change with `torch.where`", (choice, lines))
+    what = "what is written" if changes.is_written else "the amount of each in-place change"
+    return place.edit(f"Choose {what} with `torch.where`", (choice, lines))
 
 
 class _InPlace:
@@ -60,6 +72,8 @@ class _InPlace:
         self._test = without_parentheses(as_boolean_tensor(choice.test, names.source))
         self._condition, self._above = names.named(self._test)
         self._hoisted: list[cst.SimpleStatementLine] = []
+        self.is_written = False
+        """Whether a whole tensor, or a part of one, is written anew, so that the condition's dims would count."""
         self._count = 0
         """How many changes in place there are."""
 
@@ -70,6 +84,8 @@ class _InPlace:
             lines += [*self._hoisted, changed]
             self._hoisted = []
         decline_if(not self._count, "the branch changes no tensor in place by an amount")
+        if self.is_written and not is_one_number(self._choice.test, self._names.source):
+            self._above = [assigned(self._condition, method_call(self._test, "squeeze"))]
         lines = [*self._above, *lines]
         return [after_lines(lines[0], self._choice.leading_lines), *lines[1:]]
 
@@ -98,6 +114,11 @@ class _InPlace:
             case cst.AugAssign(operator=operator, value=value) if type(operator) in _OPERATORS:
                 amount = self._amount(value, _OPERATORS[type(operator)], loops)
                 return small.with_changes(target=small.target.deep_clone(), value=amount)
+            case cst.Assign(
+                targets=[cst.AssignTarget(target=cst.Subscript() | cst.Attribute() as target)], value=value
+            ) if not assigns_a_name(target):
+                written = cst.AssignTarget(target.deep_clone())
+                return small.with_changes(targets=[written], value=self._kept(value, target))
             case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value):
                 decline_if(not self._names.is_only_in(name, [self._choice]), f"`{name}` is used after the branch")
                 refuse_unless_tensor(value)
@@ -116,7 +137,19 @@ class _InPlace:
             value = args[0].value if args else cst.Integer("0")
             filled = call.func.deep_clone().with_changes(attr=cst.Name("masked_fill_"))
             return cst.Call(filled, [cst.Arg(self._condition.deep_clone()), cst.Arg(value)])
+        if name == "copy_" and keywords == [""] and isinstance(call.func, cst.Attribute):
+            value = self._kept(call.args[0].value, call.func.value)
+            return call.with_changes(func=call.func.deep_clone(), args=[cst.Arg(value)])
         raise DeclinedError(f"`{name}` has no argument with which it changes nothing")
+
+    def _kept(self, value: cst.BaseExpression, target: cst.BaseExpression) -> cst.Call:
+        """A value to write, or what is there."""
+        decline_if(not is_repeatable(target), "what is written can't be read as well")
+        if not matchers.matches(value, matchers.Name("True") | matchers.Name("False")):
+            refuse_unless_tensor(value)
+        self._count += 1
+        self.is_written = True
+        return torch_call("where", [self._condition.deep_clone(), value.deep_clone(), target.deep_clone()])
 
     def _amount(self, value: cst.BaseExpression, neutral: str, loops: tuple[cst.For, ...]) -> cst.BaseExpression:
         """The amount, or the neutral one; in a loop, computed before it if it doesn't depend on it."""
