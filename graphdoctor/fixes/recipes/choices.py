@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -120,11 +121,12 @@ class _Choice:
             for step in row:
                 comments = comments.joined(step.comments) if step is not None else comments
             values = [step.value if step is not None else cst.Name(target) for step in row]
-            for value in values:
+            columns = _columns(values)
+            for value in itertools.chain.from_iterable(columns):
                 refuse_unless_tensor(value)
-            kept.append(values)
+            kept += columns
             # A row of one value is a step before a choice.
-            chosen = values[0].deep_clone() if len(values) == 1 else _chosen(conditions, values)
+            chosen = values[0].deep_clone() if len(values) == 1 else _each_chosen(conditions, values, columns)
             small = cst.Return(chosen) if target == RETURNED else assigned(target, chosen).body[0]
             lines.append(line_of(small, comments))
         targets = list(dict.fromkeys(_target(row) for row in rows if len(row) > 1))
@@ -179,13 +181,9 @@ class _Choice:
                 before = ()
         return [*sections, (before, None)] if before else sections
 
-    @staticmethod
-    def _is_guarded(value: cst.BaseExpression) -> bool:
-        return not guarded(value, cst.Name("condition"), is_if=True).deep_equals(value)
-
     def _conditions(self, rows: Sequence[Sequence[Step | None]]) -> tuple[list[cst.SimpleStatementLine], _Values]:
         tensors = [without_parentheses(as_boolean_tensor(test, self.place.source)) for test in self.tests]
-        is_repeated = any(self._is_guarded(value) for row in rows for step in row if step for value in [step.value])
+        is_repeated = any(_is_repeated([step.value for step in row if step]) for row in rows)
         if len(rows) == 1 and not is_repeated:
             return [], tensors
         lines: list[cst.SimpleStatementLine] = []
@@ -205,6 +203,52 @@ def _inlined(lines: Sequence[cst.SimpleStatementLine]) -> Sequence[cst.SimpleSta
             if len(uses) == 1:
                 return [need(line.deep_replace(uses[0], test), cst.SimpleStatementLine, "")]
     return lines
+
+
+def _columns(values: _Values) -> list[_Values]:
+    """The values to choose from: of several at once, such as ``return a, b``, those at each place that differ."""
+    if len(values) == 1:
+        return [values]
+    parts = [_parts(value) for value in values]
+    if any(keys is None or keys != parts[0][0] for keys, _ in parts):
+        return [values]
+    columns = list(zip(*(found for _, found in parts), strict=True))
+    return [column for column in columns if not _is_same(column)]
+
+
+def _parts(value: cst.BaseExpression) -> tuple[tuple[str, ...] | None, _Values]:
+    """What tells displays apart whose parts can be chosen one by one, None for anything else; and the parts."""
+    match value:
+        case cst.Tuple(elements=elements) | cst.List(elements=elements):
+            found = [element.value for element in elements if isinstance(element, cst.Element)]
+            return ((type(value).__name__, str(len(found))) if len(found) == len(elements) else None), found
+        case cst.Dict(elements=elements):
+            pairs = [element for element in elements if isinstance(element, cst.DictElement)]
+            keys = [pair.key.value for pair in pairs if isinstance(pair.key, cst.SimpleString)]
+            return (("Dict", *keys) if len(keys) == len(elements) else None), [pair.value for pair in pairs]
+    return None, []
+
+
+def _is_same(values: _Values) -> bool:
+    return all(value.deep_equals(values[0]) for value in values[1:])
+
+
+def _is_repeated(values: _Values) -> bool:
+    """Whether the condition stands more than once in what is chosen."""
+    is_guarded = (not guarded(value, cst.Name("condition"), is_if=True).deep_equals(value) for value in values)
+    return any(is_guarded) or (len(values) > 1 and len(_columns(values)) > 1)
+
+
+def _each_chosen(conditions: _Values, values: _Values, columns: Sequence[_Values]) -> cst.BaseExpression:
+    """What is chosen, with the values that differ chosen one by one if they are in displays."""
+    if columns == [values]:
+        return _chosen(conditions, values)
+    display = values[-1].deep_clone()
+    assert isinstance(display, cst.Tuple | cst.List | cst.Dict)  # nothing else has columns
+    columns = list(zip(*(_parts(value)[1] for value in values), strict=True))
+    chosen = [column[0].deep_clone() if _is_same(column) else _chosen(conditions, column) for column in columns]
+    elements = [part.with_changes(value=value) for part, value in zip(display.elements, chosen, strict=True)]
+    return display.with_changes(elements=elements)
 
 
 def _chosen(conditions: _Values, values: _Values) -> cst.BaseExpression:
