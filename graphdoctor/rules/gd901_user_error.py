@@ -10,6 +10,7 @@ from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, Rul
 
 _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
 _RAISED = "TorchRuntimeError"
+_BROKEN_PIPE = "BrokenPipeError"
 _COMPARE = code_fix("Call it without torch.compile; if that raises too, fix the program")
 
 
@@ -60,7 +61,9 @@ class UserError(RecordingRule, severity="error"):
             return
         failed = next((item for item in reversed(recording.compiles) if item.outcome == "failed"), None)
         for call in recording.calls:
-            if call.error is not None and not call.error.from_compiler:
+            # Without an end of the run, its pipe broke because the command that read it was killed.
+            is_killed = recording.exit.reason is None and call.error is not None and call.error.type == _BROKEN_PIPE
+            if call.error is not None and not call.error.from_compiler and not is_killed:
                 yield _match(call, call.error, failed, recording.target)
 
 

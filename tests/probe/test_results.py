@@ -60,6 +60,7 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path)
         "kinds": ["outputs"],
         "differences": [],
         "is_bitwise_equal": False,
+        "zero_gradients": [],
         "note": None,
     }
 

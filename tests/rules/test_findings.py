@@ -28,6 +28,7 @@ from graphdoctor.facts.recording import (
     TargetInfo,
     TorchMechanism,
 )
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.kernel_times import by_line, timed_kernels
@@ -483,3 +484,8 @@ def test_errors(snapshot: SnapshotAssertion) -> None:
         failed_tracing(line=None),
     )
     assert none_in(told_by_others, "GD901")
+    # The pipe of a command that was killed broke, and its program with it.
+    error = CallError(type="BrokenPipeError", message="Broken pipe", traceback="", eager="BrokenPipeError")
+    cut = recording(calls=(Call(index=1, inputs="", outcome="error", error=error),), ended=ProbeExit(status=None))
+    assert none_in((cut,), "GD901")
+    assert not none_in((cut.replace(exit=ProbeExit(status=0, reason="finished")),), "GD901")
