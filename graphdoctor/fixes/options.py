@@ -24,6 +24,9 @@ from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program, RunChange
 
+_ELSEWHERE = ("torch doesn't point to", "no early `return`")
+"""How the reasons of recipes begin that are for something else."""
+
 _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
 
 
@@ -127,7 +130,8 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[st
                 reached=edit.reached,
             )
         )
-    return found, declined
+    # A recipe for something else says least of why this isn't fixed.
+    return found, sorted(declined, key=lambda reason: reason.startswith(_ELSEWHERE))
 
 
 def _in_own_code(finding: Finding) -> Finding:
