@@ -70,6 +70,7 @@ GapKind = Literal[
     "steady_time",
     "lanes",
     "variations",
+    "attacks",
     "stacks",
     "config",
     "recorder_not_loaded",

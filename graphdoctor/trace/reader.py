@@ -26,7 +26,7 @@ from graphdoctor.facts.recording import (
     TargetInfo,
 )
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.trials import Replay, WhatIf
+from graphdoctor.facts.trials import Attacked, Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.assemble import Assembler
 from graphdoctor.trace.events import Events, read_variations
@@ -137,7 +137,8 @@ def _reported(folder: RecordingFolder) -> Recording:
     replay = None
     if "trial" in events or "part" in events:
         made = [{"kind": event["kind"], "name": event["name"]} for event in events.of("part")]
-        replay = read_fact(Replay, events.fields("trial") | {"parts": made})
+        attacked = events.fact("attacked", Attacked)
+        replay = read_fact(Replay, events.fields("trial") | {"parts": made}).replace(attacked=attacked)
     measured: dict[str, Any] = {name: events.fact(name, kind) for name, kind in _MEASURED.items()}
     nothing: dict[str, Any] = dict.fromkeys(("calls", "frames", "compiles", "graphs", "breaks", "gaps"), ())
     return Recording(

@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
-from ...facts.trials import THE_CALL, Attacked, AttackFailure, Difference, ResultKind
+from ...facts.trials import THE_CALL, Attacked, AttackFailure, Difference, Replay, ResultKind
 from ...facts.wording import shortened
-from ..record.errors import TargetError, text_of
+from ..record.errors import TargetError, text_of, type_name
 from ..record.files import is_user_file
 from ..record.streams import kept_texts
 from ..replay.attacks import Attack, attacks_of
@@ -53,7 +53,7 @@ class Attacking:
     def __init__(self, workload: Workload, plan: Mapping[str, Any]) -> None:
         self._workload = workload
         self._folder = Path(plan["folder"])
-        self.is_reference = bool(plan["is_reference"])
+        self._is_reference = bool(plan["is_reference"])
         self._is_edited = bool(plan["is_edited"])
         self._calls: list[Call] = []
         self._state = State(None)
@@ -63,21 +63,26 @@ class Attacking:
         for call in calls:
             if not self._calls:
                 self._state = State(self._workload.function)
-            if len(self._calls) < (_MAX_CALLS if self.is_reference else 1):
+            if len(self._calls) < (_MAX_CALLS if self._is_reference else 1):
                 self._calls.append(FreshCopies().call(call))
             yield call
 
-    def run(self) -> Attacked | None:
-        """Make them; None if there is nothing to attack."""
-        if not self._calls:
-            return None
-        after = State(self._workload.function)
+    def run(self, replay: Replay) -> None:
+        """Make them, and report what they show beside a replay of the program's own calls."""
+        # What differs from both is wrong already.
+        is_wrong = bool(replay.compared) and all(comparison.results for comparison in replay.compared.values())
+        if not self._calls or (is_wrong and not self._is_reference):
+            return
+        events = self._workload.events
         limit = torch._dynamo.config.patch(recompile_limit=_RECOMPILE_LIMIT)
         try:
             with self._workload.repeating("trying other inputs"), limit:
-                return self._keep_reference() if self.is_reference else self._attack()
-        finally:
-            after.restore()
+                found = self._keep_reference() if self._is_reference else self._attack()
+        except Exception as error:  # noqa: BLE001 - an extra, whose failure must not lose the trial
+            events.gap("attacks", f"Other inputs were not tried: making them raised {type_name(error)}.")
+            return
+        if found is not None:
+            events.write("attacked", found)
 
     def _attacks(self) -> Iterator[Attack]:
         return attacks_of(FreshCopies().call(self._calls[0]), self._workload.function)

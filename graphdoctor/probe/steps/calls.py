@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from ...facts.recording import CallError
+from ...facts.trials import Replay
 from ..measure.timing import steady_us
 from ..record import reports
 from ..record.describe import arguments_text
@@ -48,8 +49,7 @@ def _run(workload: Workload, lanes: Lanes | None) -> bool:
             calls = calls if keeping is None else keeping.kept(calls)
         is_complete = make_calls(workload, calls, lanes)
     reports.report_config(events, config, has_kernels=has_kernels)
-    if is_complete and trial is not None:
-        compare(workload, trial, texts(), attacking)
+    found = compare(workload, trial, texts()) if is_complete and trial is not None else None
     if is_complete and varying is not None:
         with silence():
             varying.run()
@@ -59,18 +59,17 @@ def _run(workload: Workload, lanes: Lanes | None) -> bool:
     if workload.cuda_graphs is not None:
         workload.cuda_graphs.report(events)
     reports.report_float32_precision(events)
+    # Last: what it compiles for other inputs would count in what is measured.
+    if attacking is not None and found is not None:
+        attacking.run(found)
     workload.hooks.report_failures()
     return is_complete
 
 
-def compare(workload: Workload, trial: Trial, texts: Mapping[str, str], attacking: Attacking | None = None) -> None:
+def compare(workload: Workload, trial: Trial, texts: Mapping[str, str]) -> Replay:
     """Compare what the calls returned and wrote before any is repeated; then time the last one if asked to."""
     workload.events.phase("comparing results")
     found = trial.finish(texts)
-    # What differs from both is wrong already.
-    is_wrong = bool(found.compared) and all(comparison.results for comparison in found.compared.values())
-    if attacking is not None and (attacking.is_reference or not is_wrong):
-        found = found.replace(attacked=attacking.run())
     if trial.plan.get("steady"):
         steady = workload.repeated(
             "steady_time",
@@ -80,6 +79,7 @@ def compare(workload: Workload, trial: Trial, texts: Mapping[str, str], attackin
         )
         found = found.replace(steady_us=steady)
     workload.events.write("trial", found)
+    return found
 
 
 def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = None) -> bool:
