@@ -109,19 +109,19 @@ def test_longformer_is_treated_without_touching_transformers(run_cli: RunCli, tm
     treatment = json.loads(done.stdout)["recording"]["treatment"]
     tried, before, after = treatment["tried"], treatment["before"], treatment["after"]
 
-    assert treatment["diff"] == ""
+    # The settings alone are written, and into the program's own file.
+    assert treatment["settings_file"] == str(program)
+    assert treatment["diff"].count("+++ b/") == 1
     assert {case["kind"] for case in tried} == {"config", "call"}
     assert all(case["diff"] is None and case["snippet"] for case in tried)
-    helpless = {"no effect", "makes it worse"}
-    assert {case["verdict"] for case in tried} <= {"verified", "contained", *helpless}
+    helpless = {"no effect", "makes it worse", "unproven"}
+    assert {case["verdict"] for case in tried} <= {"verified", *helpless}
     assert all(case["reason"] for case in tried if case["verdict"] in helpless)
 
     kept = {snippet for case in tried if case["is_applied"] for snippet in case["snippet"].splitlines()}
-    assert "torch._dynamo.config.nested_graph_breaks = True" in kept
     assert any(line.startswith("torch._dynamo.config.ignore_logging_functions.add(") for line in kept)
-    [nested] = [case for case in tried if case["is_applied"] and "nested_graph_breaks" in case["snippet"]]
-    assert nested["verdict"] == "contained"
-    assert nested["after"]["graphs"] < nested["before"]["graphs"]
+    nested = [case for case in tried if "nested_graph_breaks" in case["snippet"] and case["verdict"] == "unproven"]
+    assert [case["reason"] for case in nested] == ["the break stays, and the call wasn't timed"]
     assert after["graphs"] < before["graphs"]
     assert (after["break_sites"], before["break_sites"]) == (1, 2)
 

@@ -171,7 +171,7 @@ def test_no_address_leads_elsewhere():
 
 def shown_names(page: Page) -> list[str]:
     """The names of the rows that are shown, in their order."""
-    return page.locator("#row-table tbody > tr[id^='row-']:not([hidden]) > th").all_inner_text_of()
+    return page.locator("#row-table tbody > tr[id^='row-']:not([hidden]) > th").all_inner_texts()
 
 
 def hash_of(page: Page) -> str:
