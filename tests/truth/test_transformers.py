@@ -134,4 +134,3 @@ def test_longformer_is_treated_without_touching_transformers(run_cli: RunCli, tm
     [left] = treatment["left"]
     assert left["place"].startswith("transformers/models/longformer/modeling_longformer.py:")
     assert "the line belongs to transformers, whose files aren't edited" in left["reason"]
-    assert "without breaking its callers" in left["reason"]
