@@ -195,7 +195,7 @@ class Treatment(Fact):
     after: Counts | None = None
     """Counts with all verified fixes; None if there are none."""
     diff: str = ""
-    """All edits of source, as one unified diff."""
+    """All edits of source and the settings that can be written, as one unified diff."""
     settings: tuple[str, ...] = ()
     """Lines of the settings."""
     settings_file: File | None = None

@@ -61,7 +61,7 @@ def _todo(report: CureReport, *, is_written: bool) -> Iterator[Blocks]:
         else:
             yield (Diff(report.diff),)
     if report.treatment is not None and (report.settings or report.calls):
-        for place, snippet in applied_snippets(report.treatment):
+        for place, snippet in applied_snippets(report.treatment, is_by_hand=True):
             yield (f"{place}:" if place else "Set yourself:", Code(snippet))
     if report.compile_lines:
         yield ("Compile it so:", Code("\n".join(report.compile_lines)))
