@@ -57,6 +57,8 @@ class Results:
     draws_random: bool = False
     raised: str | None = None
     """What a call raised."""
+    is_refused: bool = False
+    """Whether torch or Python raised it, rather than the program on purpose."""
     is_sampled: bool = False
     """Whether a large tensor is kept as some of its elements and their norm."""
 

@@ -104,15 +104,13 @@ class Attacking:
                 break
             arcs: _Arcs = set()
             eager = self._made(attack, is_eager=True, arcs=arcs)
-            if eager is None:
+            if eager.is_refused:
                 refused += 1
                 continue
             if attack.is_search and arcs <= known:
                 continue
             known |= arcs
-            if (compiled := self._made(attack, is_eager=False)) is None:
-                refused += 1
-                continue
+            compiled = self._made(attack, is_eager=False)
             torchs |= {found.kind for found in _differences(compiled, eager)}
             eager.save(self._folder / f"{number}-eager.pt")
             compiled.save(self._folder / f"{number}-compiled.pt")
@@ -138,7 +136,7 @@ class Attacking:
             count += 1
             eager, compiled = (Results.load(self._folder / f"{number}-{way}.pt") for way in ("eager", "compiled"))
             for is_eager in (True, False) if self._is_edited else (False,):
-                mine = self._made(attack, is_eager=is_eager) or Results()
+                mine = self._made(attack, is_eager=is_eager)
                 for found in _differences(mine, eager):
                     beside = {} if is_eager else {one.kind for one in _differences(mine, compiled)}
                     own = {} if is_eager else {one.kind for one in _differences(compiled, eager)}
@@ -156,8 +154,8 @@ class Attacking:
     def _found(self, count: int, **found: Any) -> Attacked:  # noqa: ANN401
         return Attacked(count=count, is_edited=self._is_edited, **found)
 
-    def _made(self, attack: Attack | None, *, is_eager: bool, arcs: _Arcs | None = None, at: int = 0) -> Results | None:
-        """What a call gave, or raised by its own ``raise``; None if torch or Python refused it."""
+    def _made(self, attack: Attack | None, *, is_eager: bool, arcs: _Arcs | None = None, at: int = 0) -> Results:
+        """What a call gave, or raised."""
         if at == 0:
             self._state.restore()
         workload, trial = self._workload, self._workload.trial
@@ -176,9 +174,8 @@ class Attacking:
             except BaseException as error:  # noqa: BLE001 - the user's program may raise anything
                 raised = error
         if raised is not None:
-            if is_eager and arcs is not None and not _is_own(raised):
-                return None
-            results = Results(raised=f"{type(raised).__name__}: {text_of(raised)}")
+            text = f"{type(raised).__name__}: {text_of(raised)}"
+            results = Results(raised=text, is_refused=not _is_own(raised))
         else:
             results.add_state(trial.modules)
         results.add_written(texts())
