@@ -218,8 +218,8 @@ class Candidate:
     """One thing that can be tried: an edit of a file as the program has it, or a change of the run.
 
     ``snippet`` is None for an edit of source, and if ``title`` has to do; ``contains`` is for one that contains a break
-    rather than removing it; ``reached`` is the line of the file before the edit that an input must reach for a trial to
-    prove anything; ``name`` is stable, such as ``mark_dynamic x 0``.
+    rather than removing it; ``reached`` and ``raised`` are the lines of the file before the edit that an input must
+    reach, or that must raise, for a trial to prove anything; ``name`` is stable, such as ``mark_dynamic x 0``.
     """
 
     title: str
@@ -233,6 +233,7 @@ class Candidate:
     contains: bool = False
     drops_output: bool = False
     reached: int | None = None
+    raised: int | None = None
     name: str = ""
     addresses: tuple[str, ...] = ()
 

@@ -30,6 +30,8 @@ class Edit:
     drops_output: bool = False
     reached: int | None = None
     """The line that an input must reach for a trial to prove anything; None if any call will do."""
+    raised: int | None = None
+    """The line that an input must have raise, so that exceptions are compared; None if the edit is about none."""
 
 
 @dataclass(frozen=True)

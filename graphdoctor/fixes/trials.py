@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import Literal
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Location
@@ -387,10 +388,19 @@ class Trials:
         """Judge what a fix did to a finding of a state's program."""
         edit = fix.edit
         judged = self._judged(finding, fix, state, after)
-        if judged.verdict in WORKING and edit is not None and fix.reached is not None:
-            original = LineMap(self.originals.get(edit.path, edit.before), edit.before).to_before(fix.reached)
-            if (str(edit.path), original) not in self.replays.reached(self._untouched_name):
-                return replace(judged, verdict="unproven", reason=f"no input that was tried reaches line {original}")
+        if judged.verdict not in WORKING or edit is None:
+            return judged
+        lines = LineMap(self.originals.get(edit.path, edit.before), edit.before)
+        needed: tuple[tuple[int | None, Literal["reached", "raised"], str], ...] = (
+            (fix.reached, "reached", "reaches"),
+            (fix.raised, "raised", "raises at"),
+        )
+        for line, what, does in needed:
+            original = None if line is None else lines.to_before(line)
+            if original is not None and (str(edit.path), original) not in self.replays.lines(
+                self._untouched_name, what
+            ):
+                return replace(judged, verdict="unproven", reason=f"no input that was tried {does} line {original}")
         return judged
 
     def _judged(self, finding: Finding, fix: Candidate, state: State, after: Observed) -> Judgment:

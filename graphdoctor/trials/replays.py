@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
@@ -141,13 +141,13 @@ class Replays:
         request = replace(self._changed(program, backend, spec), measured=Measured(), trial=plan)
         return self._record(request, folder, is_fresh=cache is not None)
 
-    def reached(self, name: str) -> frozenset[tuple[str, int]]:
-        """The lines of the program's own code that the calls and the other inputs of a replay run, with their files."""
+    def lines(self, name: str, what: Literal["reached", "raised"]) -> frozenset[tuple[str, int]]:
+        """The lines of the program that the calls and the other inputs of a replay run, or that raise, with files."""
         try:
             found = json.loads((self._folder / name / _ATTACKS / ATTACKS_FILE).read_text(encoding="utf-8"))
         except OSError:
             return frozenset()
-        return frozenset((file, line) for file, line in found["reached"])
+        return frozenset((file, line) for file, line in found[what])
 
     def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
         """Run a function for each item, several at once; an interrupt stops the running ones."""

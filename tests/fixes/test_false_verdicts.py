@@ -126,6 +126,33 @@ def test_an_early_out_is_only_dropped_if_an_input_takes_it(
     assert (case["verdict"], case["reason"]) == (verdict, reason and reason.format(line=line))
 
 
+RAISES = """\
+    def forward(self, x):
+        y = self.fc(x)
+        if {condition}: raise {kind}("too large")
+        return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind", "verdict"),
+    [
+        ("x.sum() > 1000", "RuntimeError", "verified"),
+        ("x.sum() > 1000", "ValueError", "changes results"),
+        ("(y == 0.123).any()", "ValueError", "unproven"),
+        ("(y == 0.123).any()", "RuntimeError", "unproven"),
+    ],
+)
+def test_an_exception_is_only_moved_into_the_graph_if_an_input_shows_that_it_is_the_same(
+    tmp_path: Path, condition: str, kind: str, verdict: str
+) -> None:
+    document = treated(tmp_path, in_class(RAISES.format(condition=condition, kind=kind)), "--no-timing")
+    [case] = fixes_of(document, "_assert_async")
+    assert case["verdict"] == verdict
+    if verdict == "unproven":
+        assert case["reason"].startswith("no input that was tried raises at line")
+
+
 def test_a_division_is_chosen_by_its_divisor(tmp_path: Path) -> None:
     body = """\
     def forward(self, x):

@@ -358,11 +358,12 @@ def check_instead_of_raise(place: Place) -> Edit:
         call = torch_call("_assert_async", [as_tensor(tested.test, source), message])
         new = cst.Expr(call, semicolon=tested.semicolon)
         refuse_lost_comments([tested], [new])
-        return place.edit(title, (tested, new))
+        return place.edit(title, (tested, new), raised=source.position(tested).start.line)
     statement = need(tested, cst.If, "nothing is raised")
     raised, comments = _raise_in(statement)
     call = torch_call("_assert_async", [negated(statement.test, source), _message(source, raised, statement)])
-    return place.edit(title, *lines_for(source, statement, [line_of(cst.Expr(call), comments)]))
+    changes = lines_for(source, statement, [line_of(cst.Expr(call), comments)])
+    return place.edit(title, *changes, raised=source.position(raised).start.line)
 
 
 def _raise_in(statement: cst.If) -> tuple[cst.Raise, Comments]:

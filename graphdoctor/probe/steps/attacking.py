@@ -57,6 +57,8 @@ class Attacking:
         self._is_edited = bool(plan["is_edited"])
         self._calls: list[Call] = []
         self._state = State(None)
+        self._raised: set[tuple[str, int]] = set()
+        """The program's own lines that raised on purpose."""
 
     def kept(self, calls: Iterator[Call]) -> Iterator[Call]:
         """The calls to make; the first ones are remembered before that, and so is the state that they begin with."""
@@ -116,6 +118,7 @@ class Attacking:
             compiled.save(self._folder / f"{number}-compiled.pt")
             index.append({"number": number, "text": attack.text})
         found = {"attacks": index, "took_s": time.monotonic() - began_s, "reached": sorted(_lines(known))}
+        found |= {"raised": sorted(self._raised)}
         (self._folder / ATTACKS_FILE).write_text(json.dumps(found), encoding="utf-8")
         return Attacked(count=len(index), refused_count=refused, torch_kinds=tuple(sorted(torchs)))
 
@@ -175,7 +178,9 @@ class Attacking:
                 raised = error
         if raised is not None:
             text = f"{type(raised).__name__}: {text_of(raised)}"
-            results = Results(raised=text, is_refused=not _is_own(raised))
+            place = _raised_at(raised)
+            self._raised |= {place} if place is not None else set()
+            results = Results(raised=text, is_refused=place is None)
         else:
             results.add_state(trial.modules)
         results.add_written(texts())
@@ -194,14 +199,16 @@ def _differences(mine: Results, other: Results) -> list[Difference]:
     return [one for one in found if not one.may_be_rounding and one.kind != "stderr"]
 
 
-def _is_own(error: BaseException) -> bool:
-    """Whether a program raised an error on purpose: by ``raise`` or ``assert``, outside of torch."""
+def _raised_at(error: BaseException) -> tuple[str, int] | None:
+    """Where a program raised an error on purpose, by ``raise`` or ``assert``; None if torch or Python raised it."""
     last: TracebackType | None = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
     if last is None or not is_user_file(last.tb_frame.f_code.co_filename):
-        return False
-    return dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+        return None
+    code = last.tb_frame.f_code
+    is_on_purpose = dis.opname[code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+    return (code.co_filename, last.tb_lineno) if is_on_purpose else None
 
 
 def _lines(arcs: _Arcs) -> set[tuple[str, int]]:
