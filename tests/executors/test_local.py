@@ -172,7 +172,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _until(holds: object) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
 import pickle
 import shutil
+import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -40,17 +43,27 @@ def client_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def client(client_port: int) -> str:
+def client(cluster: Any, client_port: int) -> str:
+    """Where its clients connect: the cluster doesn't wait until its server listens."""
+
+    def listens() -> bool:
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection((_LOOPBACK, client_port)):
+            return True
+        return False
+
+    _until(listens)
     return f"ray://{_LOOPBACK}:{client_port}"
 
 
 @pytest.fixture(scope="module")
 def cluster(client_port: int) -> Iterator[Any]:
     pytest.importorskip("ray")
-    with pytest.MonkeyPatch.context() as patch:
+    # Cores are claimed by files there. Ray's sockets lie there as well, so its path has to be short.
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # For the nodes, which import what this process imports.
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("TMPDIR", folder)  # another worker of pytest may have a cluster, too
         from ray.cluster_utils import Cluster
 
         node = {"num_cpus": 1, "num_gpus": 1, "node_ip_address": _LOOPBACK, "include_dashboard": False}
