@@ -24,7 +24,7 @@ from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.facts.wording import kind_text
 from graphdoctor.fixes.patch import Candidate, LineMap, with_fixes, without
 from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost, score
-from graphdoctor.trials.judge import Observed, Untouched, clause, compared_with_eager
+from graphdoctor.trials.judge import Observed, Untouched, clause, compared_with_eager, differences_of
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
 from graphdoctor.trials.timing import time_pair
@@ -535,11 +535,17 @@ class UserBackend:
         recording = self._trials.twice(
             partial(self._replay, program),
             f"{self.name}-{len(self._known) + 1}",
-            lambda first: judged(first).verdict not in ("changes results", "unproven"),
+            lambda first: judged(first).verdict not in ("changes results", "unproven") and not self._may_round,
             self._settle,
         )
         self._known.append((program, judged(recording)))
         return self._known[-1][1]
+
+    @property
+    def _may_round(self) -> bool:
+        """Whether the untouched program's results differ there, and nobody knows yet whether by rounding alone."""
+        untouched = self._untouched
+        return untouched is not None and self._trials.rounding is None and bool(differences_of(untouched))
 
     def _settle(self) -> None:
         """Find out what rounding is, and run the untouched program there once more; once."""
