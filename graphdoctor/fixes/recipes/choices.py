@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 import libcst as cst
+from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.branches import RETURNED, Branch, Comments, Step, branch_of, line_of, lines_for
@@ -28,6 +29,7 @@ from graphdoctor.fixes.source.nodes import (
     after_lines,
     assigned,
     bracketed,
+    calls_in,
     comments_in,
     is_in_place,
     joined,
@@ -37,7 +39,17 @@ from graphdoctor.fixes.source.nodes import (
     torch_call,
     without_parentheses,
 )
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, known, names_in, need, walk
+from graphdoctor.fixes.source.tree import (
+    Change,
+    DeclinedError,
+    SourceFile,
+    decline_if,
+    dotted,
+    known,
+    names_in,
+    need,
+    walk,
+)
 
 _WITHOUT_WORDS = (cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Arg, cst.Attribute, cst.BinaryOperation, cst.Subscript)
 """Nodes that never put a keyword directly before an expression."""
@@ -66,14 +78,15 @@ def _choose_expression(place: Place, choice: cst.IfExp, names: Names) -> Edit:
     for value in sides:
         refuse_unless_tensor(value)
     first, test = without_none(choice.test)
-    call = _chosen([as_boolean_tensor(test, source)], sides)
+    numpy = _numpy_of([test], source)
+    call = _in_numpy(_chosen([as_boolean_tensor(test, source)], sides), numpy)
     if first is not None:
         call = choice.deep_clone().with_changes(body=call, test=first.deep_clone())
     refuse_lost_comments([choice], [call])
     # `return(a)if c else b`: a name needs a space where a parenthesis doesn't.
     if source.code(choice).startswith("(") and not isinstance(source.parent(choice), _WITHOUT_WORDS):
         call = bracketed(call.with_changes(lpar=[], rpar=[]))
-    title = "Choose with `torch.where` in place of `… if … else …`"
+    title = f"Choose with `{numpy or 'torch'}.where` in place of `… if … else …`"
     return place.edit(title, (choice, call), is_safe=_is_safe(names, [test], [sides], alone=()))
 
 
@@ -115,6 +128,7 @@ class _Choice:
         lines, conditions = self._conditions(rows)
         is_named = bool(lines)
         kept: list[_Values] = []
+        numpy = _numpy_of(self.tests, self.place.source)
         for row in rows:
             target, comments = _target(row), Comments()
             decline_if(self.names.is_declared(target), f"`{target}` isn't a local name")
@@ -127,6 +141,7 @@ class _Choice:
             kept += columns
             # A row of one value is a step before a choice.
             chosen = values[0].deep_clone() if len(values) == 1 else _each_chosen(conditions, values, columns)
+            chosen = _in_numpy(chosen, numpy)
             small = cst.Return(chosen) if target == RETURNED else assigned(target, chosen).body[0]
             lines.append(line_of(small, comments))
         targets = list(dict.fromkeys(_target(row) for row in rows if len(row) > 1))
@@ -140,7 +155,7 @@ class _Choice:
             indent = body.indent if isinstance(body, cst.IndentedBlock) else None
             whole = [cst.If(self.outer.deep_clone(), cst.IndentedBlock(lines, indent=indent))]
         changes = lines_for(self.place.source, self.statement, whole, also=self.rest)
-        return self.place.edit(_title(targets), *changes, is_safe=is_safe)
+        return self.place.edit(_title(targets, numpy or "torch"), *changes, is_safe=is_safe)
 
     def _rows(self) -> list[list[Step | None]]:
         """The steps by line: one step of each branch to choose from, or a single step that can come before a choice.
@@ -203,6 +218,23 @@ def _inlined(lines: Sequence[cst.SimpleStatementLine]) -> Sequence[cst.SimpleSta
             if len(uses) == 1:
                 return [need(line.deep_replace(uses[0], test), cst.SimpleStatementLine, "")]
     return lines
+
+
+def _numpy_of(tests: _Values, source: SourceFile) -> str | None:
+    """The file's name for NumPy if that made the conditions: outside of torch.compile these are its arrays."""
+    calls = [call for test in tests for call in calls_in(test) if source.dotted_name(call).startswith("numpy.")]
+    name = dotted(calls[0].func) if calls else None
+    return None if name is None else name.rpartition(".")[0] or None
+
+
+def _in_numpy(chosen: cst.BaseExpression, numpy: str | None) -> cst.BaseExpression:
+    """What is chosen, by ``np.where`` if it's NumPy's."""
+    if numpy is None:
+        return chosen
+    where = cst.Attribute(cst.parse_expression(numpy), cst.Name("where"))
+    written = matchers.replace(chosen, matchers.Attribute(matchers.Name("torch"), matchers.Name("where")), where)
+    assert isinstance(written, cst.BaseExpression)  # one attribute took another's place
+    return written
 
 
 def _columns(values: _Values) -> list[_Values]:
@@ -288,11 +320,11 @@ def _ends_with_return(line: cst.CSTNode) -> bool:
     return isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[-1], cst.Return)
 
 
-def _title(targets: Sequence[str]) -> str:
+def _title(targets: Sequence[str], module: str) -> str:
     if targets == [RETURNED]:
-        return "Choose what is returned with `torch.where`"
+        return f"Choose what is returned with `{module}.where`"
     names = ", ".join("the result" if target == RETURNED else f"`{target}`" for target in targets)
-    return f"Choose {names} with `torch.where`"
+    return f"Choose {names} with `{module}.where`"
 
 
 def _is_safe(names: Names, tests: _Values, rows: Sequence[_Values], *, alone: _Values) -> bool:
@@ -324,7 +356,7 @@ def tuple_where(place: Place) -> Edit:
     condition = without_parentheses(as_boolean_tensor(choice.test, place.source))
     condition, before = names.named(condition)
     pairs = zip(targets, values, strict=True)
-    chosen = [torch_call("where", _copies([condition, value, cst.Name(name)])) for name, value in pairs]
+    chosen = [_chosen([condition], [value, cst.Name(name)]) for name, value in pairs]
     small = assigned(joined([cst.Name(name) for name in targets]), joined(chosen)).body
     lines = [*before, line.with_changes(body=small, leading_lines=() if before else line.leading_lines)]
     lines[0] = after_lines(lines[0], choice.leading_lines)
@@ -369,14 +401,15 @@ def choose_at_return(place: Place) -> Edit:
         _refuse_effects(source, line)
     names = Names(source, function)
     is_early, value = cst.Name(names.fresh("is_early")), cst.Name(names.fresh("early_value"))
-    early = assigned(value, without_parentheses(steps[0].value)).body[0]
+    early = assigned(value, without_parentheses(guarded(steps[0].value, is_early, is_if=True))).body[0]
     test = without_parentheses(as_boolean_tensor(statement.test, source))
     lines = [after_lines(assigned(is_early, test), statement.leading_lines), line_of(early, steps[0].comments)]
     changes: list[Change] = []
     for found in _returns(rest):
         late = known(found.value, "a later `return` returns nothing")
         refuse_unless_tensor(late)
-        changes.append((late, torch_call("where", _copies([is_early, value, late]))))
+        safe = guarded(late, is_early, is_if=False)
+        changes.append((late, torch_call("where", _copies([is_early, value, safe]))))
     refuse_lost_comments([statement], lines)
     title = "Compute the rest in any case, and choose what is returned with `torch.where`"
     return place.edit(title, (statement, lines), *changes)

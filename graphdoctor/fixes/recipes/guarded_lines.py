@@ -15,6 +15,7 @@ from graphdoctor.fixes.source.branches import Comments, line_of, lines_for
 from graphdoctor.fixes.source.expressions import (
     as_boolean_tensor,
     as_tensor,
+    guarded,
     is_one_number,
     negated,
     refuse_unless_tensor,
@@ -149,13 +150,15 @@ class _InPlace:
             refuse_unless_tensor(value)
         self._count += 1
         self.is_written = True
-        return torch_call("where", [self._condition.deep_clone(), value.deep_clone(), target.deep_clone()])
+        safe = guarded(value, self._condition, is_if=True)
+        return torch_call("where", [self._condition.deep_clone(), safe.deep_clone(), target.deep_clone()])
 
     def _amount(self, value: cst.BaseExpression, neutral: str, loops: tuple[cst.For, ...]) -> cst.BaseExpression:
         """The amount, or the neutral one; in a loop, computed before it if it doesn't depend on it."""
         refuse_unless_tensor(value)
         self._count += 1
-        amounts = [self._condition.deep_clone(), value.deep_clone(), cst.parse_expression(neutral)]
+        safe = guarded(value, self._condition, is_if=True)
+        amounts = [self._condition.deep_clone(), safe.deep_clone(), cst.parse_expression(neutral)]
         chosen = torch_call("where", amounts)
         if not loops or any(_depends_on(value, loop) for loop in loops):
             return chosen

@@ -203,6 +203,9 @@ _PARTIAL = frozenset(
 )
 """Elementwise but for ``std``, with values or gradients that aren't finite for some finite number."""
 _NOT_NEGATIVE = frozenset({"abs", "norm", "relu", "sigmoid", "softmax", "square"})
+_WITH_ARGUMENTS = frozenset({"pow", "std"})
+"""Those of them that take arguments as methods of a tensor."""
+_NUMPY = frozenset({"math", "np", "numpy"})
 _DIVIDING = frozenset({"div", "divide", "fmod", "floor_divide", "remainder", "true_divide"})
 _MODULES = frozenset({"torch", "F", "torch.nn.functional", "functional"})
 _EFFECTS = frozenset(
@@ -275,7 +278,9 @@ class _Guard(cst.CSTTransformer):
         name, func = called(original_node), updated_node.func
         if not isinstance(func, cst.Attribute) or any(arg.star for arg in updated_node.args):
             return updated_node
-        is_function = dotted(func.value) in _MODULES
+        is_function = dotted(func.value) in _MODULES | _NUMPY
+        if not is_function and name in _PARTIAL - _WITH_ARGUMENTS and updated_node.args:
+            return updated_node  # a function of another module
         # What it is called on is its first argument.
         if name in _PARTIAL and is_function and updated_node.args:
             return self._with_argument(updated_node, 0)
