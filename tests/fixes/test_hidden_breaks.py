@@ -23,8 +23,9 @@ def test_a_break_after_a_loop_over_a_packages_modules_is_found_and_fixed(tmp_pat
     arguments = ("--unsafe-fixes", "--no-timing", "--quiet", "-o", "fix.json")
     run_command("fix", "model.py", *arguments, cwd=tmp_path, env=env, timeout=900)
     treatment = json.loads((tmp_path / "fix.json").read_text())["recording"]["treatment"]
-    applied = {(case["code"], case["title"]) for case in treatment["tried"] if case["is_applied"]}
-    assert ("GD111", "Move the `for` at line 15 and its body into their own functions") in applied
-    assert ("GD102", "Choose `x` with `torch.where`") in applied
-    assert not [left for left in treatment["left"] if left["place"].startswith("model.py") and left["code"] == "GD102"]
-    assert treatment["after"]["coverage"] > treatment["before"]["coverage"] + 0.3
+    verdicts = {(case["code"], case["title"]): case["verdict"] for case in treatment["tried"]}
+    assert verdicts["GD102", "Choose `x` with `torch.where`"] == "verified"
+    # Its break shows if the loop has a function of its own, which is kept only if that is faster, and nobody timed it.
+    assert verdicts["GD111", "Move the `for` at line 15 and its body into their own functions"] == "unproven"
+    shown = [case for case in treatment["tried"] if case["code"] == "GD102"]
+    assert shown[0]["before"]["coverage"] > treatment["before"]["coverage"] + 0.3
