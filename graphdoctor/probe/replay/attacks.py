@@ -20,8 +20,12 @@ from .leaves import Leaf, leaves_of, replaced
 _MAX_APART = 3
 """So many tensors of one kind are also changed one at a time."""
 
-_RANDOM = 36
-"""How many calls with random values are offered, to be kept if they reach other lines."""
+_RANDOM = 60
+"""How many calls with random values, or the program's own in another order, are offered, to be kept if they reach lines
+that few others do."""
+
+_MANY = 4
+"""In half of them the batch is so many times as large."""
 
 _Kind = Literal["float", "integer", "bool"]
 
@@ -30,8 +34,8 @@ _Kind = Literal["float", "integer", "bool"]
 class Attack:
     """One changed call; ``text`` is a clause.
 
-    ``code`` makes the change, with the function's own names for its arguments; ``is_search``: worth making only if it
-    runs lines that no other does.
+    ``code`` makes the change, with the function's own names for its arguments; ``is_search``: worth compiling only if
+    it runs lines that few others do.
     """
 
     text: str
@@ -87,10 +91,14 @@ def attacks_of(call: Call, function: Any) -> Iterator[Attack]:  # noqa: ANN401
     yield from _values(by_kind, together=True)
     yield from _sizes(tensors)
     yield from _values(by_kind, together=False)
+    # Values are drawn in memory's order, which a tensor that is larger may not have.
+    is_in_order = all(leaf.value.is_contiguous() for leaf in tensors)
+    larger = next(_sizes(tensors, (_MANY,)), None) if is_in_order else None
     for seed in range(1, _RANDOM + 1) if by_kind else ():
         drawn = [(leaf, _drawn(leaf.value, seed + 100 * place)) for place, leaf in enumerate(tensors)]
-        text = f"values are random (seed {seed})"
-        yield _attack(text, [(leaf, change) for leaf, change in drawn if leaf.value.numel()], is_search=True)
+        text = f"values are {('a little different', 'random', 'in another order')[_way(seed)]} (seed {seed})"
+        attack = _attack(text, [(leaf, change) for leaf, change in drawn if leaf.value.numel()], is_search=True)
+        yield attack if larger is None or seed % 2 else _after(larger, attack)
 
 
 def _is_plain(value: Any) -> bool:  # noqa: ANN401
@@ -131,6 +139,12 @@ def _drawn(tensor: torch.Tensor, seed: int) -> _Change:
     chosen = torch.Generator().manual_seed(seed)
     generator = f"generator=torch.Generator().manual_seed({seed})"
     kind = _kind(tensor)
+    if _way(seed) == 2:
+        order = f"torch.randperm({{}}.numel(), {generator})"
+        return _Change("", f"{{}}.data.copy_({{}}.data.flatten()[{order}].view_as({{}}))", partial(_shuffled, seed))
+    if kind == "float" and _way(seed) == 0:
+        factors = f"torch.rand({{}}.shape, {generator})"
+        return _Change("", f"{{}}.data.mul_({factors} * 0.6 + 0.7)", partial(_scaled, seed))
     if kind == "float":
         mean, std = (round(float(one), 2) for one in torch.randn(2, generator=chosen))
         mean, std = 2 * mean, abs(std) * 2 + 0.01
@@ -144,6 +158,21 @@ def _drawn(tensor: torch.Tensor, seed: int) -> _Change:
 
 def _generator(tensor: torch.Tensor, seed: int) -> torch.Generator:
     return torch.Generator(tensor.device).manual_seed(seed)
+
+
+def _way(seed: int) -> int:
+    """How a seed changes values: by up to 30%, at random, or by another order, which keeps what they have in common."""
+    return seed % 3
+
+
+def _scaled(seed: int, tensor: torch.Tensor) -> None:
+    factors = torch.rand(tensor.shape, generator=torch.Generator().manual_seed(seed))
+    tensor.mul_((factors * 0.6 + 0.7).to(tensor.device))
+
+
+def _shuffled(seed: int, tensor: torch.Tensor) -> None:
+    order = torch.randperm(tensor.numel(), generator=torch.Generator().manual_seed(seed))
+    tensor.copy_(tensor.flatten()[order.to(tensor.device)].view_as(tensor))
 
 
 def _normal(seed: int, mean: float, std: float, tensor: torch.Tensor) -> None:
@@ -179,11 +208,17 @@ def _at(call: Call, leaf: Leaf) -> torch.Tensor:
     return value
 
 
-def _sizes(tensors: Sequence[Leaf]) -> Iterator[Attack]:
+def _after(first: Attack, second: Attack) -> Attack:
+    text, code = f"{first.text}, and {second.text}", f"{first.code}\n{second.code}"
+    return Attack(text, code, lambda call: second.make(first.make(call)), second.is_search)
+
+
+def _sizes(tensors: Sequence[Leaf], factors: Sequence[int] | None = None) -> Iterator[Attack]:
     """Other sizes of the first dim, which is the batch in most programs, of all tensors that have the first one's."""
     first = next((leaf.value.shape[0] for leaf in tensors if leaf.value.ndim), 0)
     batched = [leaf for leaf in tensors if leaf.value.ndim and leaf.value.shape[0] == first]
-    for size in (1, 2 * first, 0) if first else ():
+    sizes = (1, 2 * first, 0) if factors is None else [first * factor for factor in factors]
+    for size in sizes if first else ():
         if size == first:
             continue
         change = partial(resized, dim=0, size=size)
@@ -195,7 +230,7 @@ def _sizes(tensors: Sequence[Leaf]) -> Iterator[Attack]:
 
         code = [
             f"{leaf.expression} = {leaf.expression}"
-            + (f".repeat(2{', 1' * (leaf.value.ndim - 1)})" if size == 2 * first and size != 1 else f"[:{size}]")
+            + (f".repeat({size // first}{', 1' * (leaf.value.ndim - 1)})" if size > first else f"[:{size}]")
             for leaf in batched
         ]
         yield Attack(f"the batch is {size}", "\n".join(code), make)

@@ -13,7 +13,7 @@ import json
 import sys
 import time
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -42,6 +42,9 @@ _RECOMPILE_LIMIT = 64
 _MAX_ERROR = 100
 _MAX_CALLS = 8
 """So many of the program's own calls are looked at for the lines that they run."""
+
+_OFTEN = 3
+"""So many of the calls that are made take each step of the program, if so many are found."""
 
 _Arcs = set[tuple[CodeType, int, int]]
 """Steps of the program's own code from one instruction to another."""
@@ -94,30 +97,33 @@ class Attacking:
         self._folder.mkdir(parents=True, exist_ok=True)
         index: list[dict[str, Any]] = []
         refused = 0
-        known: _Arcs = set()
+        known: Counter[tuple[CodeType, int, int]] = Counter()
         torchs: set[ResultKind] = set()
         began_s = time.monotonic()
         ended_s = began_s + _LIMIT_S
         # Each trial makes the program's own calls anyway; what they reach is known of the first ones.
         for at in range(len(self._calls)):
-            self._made(None, is_eager=True, arcs=known, at=at)
+            arcs: _Arcs = set()
+            self._made(None, is_eager=True, arcs=arcs, at=at)
+            known.update(arcs)
         for number, attack in enumerate(self._attacks()):
             if time.monotonic() > ended_s:
                 break
-            arcs: _Arcs = set()
+            arcs = set()
             eager = self._made(attack, is_eager=True, arcs=arcs)
             if eager.is_refused:
                 refused += 1
                 continue
-            if attack.is_search and arcs <= known:
-                continue
-            known |= arcs
-            compiled = self._made(attack, is_eager=False)
-            torchs |= {found.kind for found in _differences(compiled, eager)}
+            # Compiling takes long, so what goes no way of its own is only tried in eager mode.
+            is_compiled = not attack.is_search or any(known[arc] < _OFTEN for arc in arcs)
+            known.update(arcs)
             eager.save(self._folder / f"{number}-eager.pt")
-            compiled.save(self._folder / f"{number}-compiled.pt")
-            index.append({"number": number, "text": attack.text})
-        found = {"attacks": index, "took_s": time.monotonic() - began_s, "reached": sorted(_lines(known))}
+            if is_compiled:
+                compiled = self._made(attack, is_eager=False)
+                torchs |= {found.kind for found in _differences(compiled, eager)}
+                compiled.save(self._folder / f"{number}-compiled.pt")
+            index.append({"number": number, "text": attack.text, "is_compiled": is_compiled})
+        found = {"attacks": index, "took_s": time.monotonic() - began_s, "reached": sorted(_lines(set(known)))}
         found |= {"raised": sorted(self._raised)}
         (self._folder / ATTACKS_FILE).write_text(json.dumps(found), encoding="utf-8")
         return Attacked(count=len(index), refused_count=refused, torch_kinds=tuple(sorted(torchs)))
@@ -129,7 +135,11 @@ class Attacking:
         except OSError:
             return None
         ended_s = time.monotonic() + _LIMIT_FACTOR * max(plan["took_s"], _LIMIT_S)
-        wanted = {attack["number"] for attack in plan["attacks"]}
+        wanted = {
+            attack["number"]: attack["is_compiled"]
+            for attack in plan["attacks"]
+            if self._is_edited or attack["is_compiled"]
+        }
         torchs: set[ResultKind] = set()
         dropped: dict[ResultKind, Difference] = {}
         count = 0
@@ -137,8 +147,10 @@ class Attacking:
             if number not in wanted or time.monotonic() > ended_s:
                 continue
             count += 1
-            eager, compiled = (Results.load(self._folder / f"{number}-{way}.pt") for way in ("eager", "compiled"))
-            for is_eager in (True, False) if self._is_edited else (False,):
+            eager = compiled = Results.load(self._folder / f"{number}-eager.pt")
+            if wanted[number]:
+                compiled = Results.load(self._folder / f"{number}-compiled.pt")
+            for is_eager in [True] * self._is_edited + [False] * wanted[number]:
                 mine = self._made(attack, is_eager=is_eager)
                 for found in _differences(mine, eager):
                     beside = {} if is_eager else {one.kind for one in _differences(mine, compiled)}
