@@ -128,6 +128,7 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[st
                 contains=not recipe.removes,
                 drops_output=edit.drops_output,
                 reached=edit.reached,
+                moved_out=edit.moved_out,
                 raised=edit.raised,
             )
         )

@@ -233,6 +233,7 @@ class Candidate:
     contains: bool = False
     drops_output: bool = False
     reached: int | None = None
+    moved_out: int = 0
     raised: int | None = None
     name: str = ""
     addresses: tuple[str, ...] = ()

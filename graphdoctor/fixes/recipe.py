@@ -6,15 +6,18 @@ that very program; but if it isn't sure of an edit, it declines, by ``DeclinedEr
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import libcst as cst
 
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.stack import PROGRAM_ORIGINS
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.fixes.source.extraction import is_not_traced
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, Statement, decline_if, need, only, walk
 
 Test = cst.If | cst.IfExp | cst.Assert
@@ -32,6 +35,8 @@ class Edit:
     """The line that an input must reach for a trial to prove anything; None if any call will do."""
     raised: int | None = None
     """The line that an input must have raise, so that exceptions are compared; None if the edit is about none."""
+    moved_out: int = 0
+    """The most tensor operations that it moves out of what is compiled, as its purpose."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,28 @@ class Place:
     def is_outermost(self) -> bool:
         """Whether the finding's function is the one that torch.compile was given; False if the path isn't known."""
         return sum(entry.origin in PROGRAM_ORIGINS for entry in self.finding.user_stack) == 1
+
+    @cached_property
+    def in_outermost(self) -> Place:
+        """The place, or where the function that torch.compile was given calls what it is in."""
+        entries = [entry for entry in self.finding.user_stack if entry.origin in PROGRAM_ORIGINS]
+        decline_if(not entries, "it isn't known what torch.compile was given")
+        # A function that isn't traced was split before: it only calls what torch.compile is given.
+        entries = list(itertools.dropwhile(self._is_of_shell, entries)) or entries
+        first = entries[0]
+        if len(entries) == 1:
+            return self
+        decline_if(not self._is_in_file(first), "the function that torch.compile was given is in another file")
+        at = {"line": first.line, "column": first.column, "end_column": first.end_column}
+        location = self.finding.location.replace(**at)
+        return Place(self.source, self.finding.replace(location=location, user_stack=(first,)))
+
+    def _is_in_file(self, entry: StackEntry) -> bool:
+        return entry.file == self.finding.location.file or Path(entry.file) == self.source.path
+
+    def _is_of_shell(self, entry: StackEntry) -> bool:
+        statement = self.source.statement_at(entry.line) if self._is_in_file(entry) else None
+        return statement is not None and is_not_traced(self.source, self.source.function_of(statement))
 
     @cached_property
     def statement(self) -> Statement:

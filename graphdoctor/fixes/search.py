@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import WORKING, Treatment, UntriedCause, Verdict
 from graphdoctor.facts.progress import DecidedTrial
@@ -25,7 +26,7 @@ from graphdoctor.fixes.kept import SearchOptions
 from graphdoctor.fixes.log import TrialLog, gone
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, diff_text, with_fixes
-from graphdoctor.fixes.trials import INDUCTOR, Check, Eta, State, Trials, UserBackend
+from graphdoctor.fixes.trials import Check, Eta, State, Trials, UserBackend
 from graphdoctor.fixes.verdicts import (
     BREAK,
     REPEATED_BLOCKS,
@@ -157,8 +158,6 @@ class _Rounds:
                 edits.append(FileChange(entry, content, content))
             check(edits)
         wanted = {options.finding.fingerprint for options in found}
-        if self._options.is_timed or self._trials.backend == INDUCTOR:
-            self._trials.replays.prepare(INDUCTOR)
         untouched = self._trials.run_untouched(base.observed, wanted)
         if untouched is None:
             return self._suggested(base, "not_repeatable")
@@ -183,9 +182,6 @@ class _Rounds:
                 )
             if self._repeated is not None:
                 best = self._regional.tried(self._repeated, best, self._number + 1) or best
-            if self._options.is_timed and best.applied:
-                self._trials.time(Program(), best.program)
-                self._slowness.note_times(best)
             return self._treated(untouched, best)
         except KeyboardInterrupt:
             self._trials.notes.append("interrupted, so some fixes weren't tried")
@@ -283,7 +279,8 @@ class _Rounds:
         for number, waiting in enumerate((breaks, rest), start=1):
             tried = self._waves(waiting, state, f"{self._number}.{number}")
             if chosen := [one for one in tried if one[0].is_working]:
-                return self._join(state, chosen)
+                # What passes a value into a part can do so once others have split the function, not they after it.
+                return self._join(state, sorted(chosen, key=lambda one: one[0].fix.moved_out > 0))
             steps += tried
         return self._join(state, steps[:1]) if steps else None
 
@@ -337,6 +334,9 @@ class _Rounds:
 
     def _judged(self, finding: Finding, fix: Candidate, state: State, observed: Observed) -> Judgment:
         judged = self._trials.judge(finding, fix, state, observed)
+        if judged.if_faster is not None and _moved_only(fix, state.observed.measures, observed.measures):
+            self._outweighed.add(fix)
+            return replace(judged, verdict=judged.if_faster, reason=f"{judged.reason}, by what moved out")
         if judged.if_faster is None or not self._options.is_timed:
             return judged
         gain = self._trials.confirmed(state.program, with_fixes(state.program, (fix,)), faster)
@@ -491,7 +491,7 @@ class _Rounds:
         changes, settings_file = self._with_settings(self._changes(best.program), settings, recording)
         findings = [found for found in untouched.observed.diagnosis.findings if found.code != REPEATED_BLOCKS]
         kept = list(filter(self._options.selection.keeps, findings))
-        times = self._trials.times_of(Program(), best.program)
+        times = self._trials.times_of(Program(), best.program) or ()
         self._log.settle_moved(best)
         cold = [fix.cold_compile for fix in self._log.tried if fix.is_applied and fix.cold_compile is not None]
         compared = compared_with_eager(best.observed.recording) if applied else None
@@ -536,6 +536,15 @@ def _is_before(state: State, best: State, at: int) -> bool:
     return len(state.applied) <= at and all(
         one[0] is other[0] for one, other in zip(state.applied, earlier, strict=False)
     )
+
+
+def _moved_only(fix: Candidate, was: Counts, now: Counts) -> bool:
+    """Whether a call runs no more outside its graphs than what the fix moved there on purpose."""
+    before, after = was.coverage_detail, now.coverage_detail
+    if before is None or after is None or not fix.moved_out:
+        return False
+    is_less_broken = now.break_sites < was.break_sites and now.graphs <= was.graphs
+    return is_less_broken and after.eager_ops - before.eager_ops <= fix.moved_out
 
 
 def _place(options: Options) -> tuple[str, int]:

@@ -16,6 +16,8 @@ from graphdoctor.fixes.recipes import (
     scalar_reads,
     state,
 )
+from graphdoctor.fixes.recipes.hoisted import hoist_value
+from graphdoctor.fixes.recipes.loop_outside import loop_outside
 from graphdoctor.fixes.recipes.record_outside import record_outside
 
 _BRANCHES = (
@@ -51,13 +53,15 @@ RECIPES: tuple[Recipe, ...] = (
     state.list_argument,
     state.local_parameter_to_tensor,
     state.module_number_to_buffer,
+    _REPORT_APART,
+    output.condition_without_read((*_BRANCHES, _REPORT_APART)),
+    hoist_value,
+    loop_outside,
     outlined.narrow_lock,
     outlined.own_function,
     library_calls.sort_in_graph,
     outlined.statistics_outside,
     copies.create_on_device,
-    _REPORT_APART,
-    output.condition_without_read((*_BRANCHES, _REPORT_APART)),
 )
 
 

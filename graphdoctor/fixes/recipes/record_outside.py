@@ -19,6 +19,7 @@ from graphdoctor.fixes.source.effects import (
     is_output,
     is_read,
     is_record,
+    reaching,
     reads_clock,
     reads_tensor,
     reports_apart,
@@ -118,7 +119,7 @@ class _Split:
     # Which lines move.
 
     def sort(self) -> None:
-        if isinstance(self.target.node, cst.For | cst.While | cst.With | cst.Try | cst.TryStar):
+        if isinstance(self.target.node, cst.While | cst.With | cst.Try | cst.TryStar):
             raise DeclinedError("the line is inside a block that computes")
         decline_if(not self._is_movable(self.target), "the line computes more than it records")
         for line in self.lines:
@@ -155,6 +156,10 @@ class _Split:
                 return reads_tensor(self.source, small.value) or reads_clock(self.source, small.value)
             case cst.If():
                 return _is_effect(self.source, line.node)
+            case cst.For(body=body, orelse=None, iter=rows):
+                return reads_tensor(self.source, rows) and all(
+                    _is_effect(self.source, inner) for inner in lines_of(body)
+                )
         return False
 
     def _add_followers(self) -> None:
@@ -201,31 +206,13 @@ class _Split:
 
     def _everything(self, found: Touched) -> Touched:
         """What a line touches, under every name that the same objects may have."""
-        reached = self._reaching(found)
+        reached = reaching(self.source, self.function, self.owner, found)
         changed = reached.changed.union(*(self._sharing.get(name, ()) for name in reached.changed))
         return Touched(reached.read | changed, changed)
 
     @cached_property
     def _sharing(self) -> dict[str, frozenset[str]]:
         return sharing(self.source, [line.node for line in self.lines], self.owner)
-
-    def _reaching(self, found: Touched) -> Touched:
-        owner = self.source.class_of(self.function)
-        if owner is None:
-            return found
-        methods = {node.name.value: node for node in owner.body.body if isinstance(node, cst.FunctionDef)}
-        seen: set[str] = set()
-        waiting = [name.removeprefix(f"{self.owner}.") for name in found.read]
-        while waiting:
-            name = waiting.pop()
-            if name in seen or name not in methods:
-                continue
-            seen.add(name)
-            inside = touched(methods[name].body, self.owner)
-            own = frozenset(path for path in inside.read if path.startswith(f"{self.owner}."))
-            waiting += [path.removeprefix(f"{self.owner}.") for path in own]
-            found = found.joined(Touched(own, inside.changed & own))
-        return found
 
     def _number(self, line: _Line) -> int:
         return self.source.position(line.node).start.line if line.node in set(walk(self.function)) else 0

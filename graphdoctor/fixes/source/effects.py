@@ -170,6 +170,26 @@ def touched(node: cst.CSTNode, owner: str | None) -> Touched:
     return Touched(read | changed, frozenset(changed))
 
 
+def reaching(source: SourceFile, function: cst.FunctionDef, owner: str, found: Touched) -> Touched:
+    """What is touched, with the attributes of the object that its methods touch."""
+    around = source.class_of(function)
+    if around is None:
+        return found
+    methods = {node.name.value: node for node in around.body.body if isinstance(node, cst.FunctionDef)}
+    seen: set[str] = set()
+    waiting = [name.removeprefix(f"{owner}.") for name in found.read]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in methods:
+            continue
+        seen.add(name)
+        inside = touched(methods[name].body, owner)
+        own = frozenset(path for path in inside.read if path.startswith(f"{owner}."))
+        waiting += [path.removeprefix(f"{owner}.") for path in own]
+        found = found.joined(Touched(own, inside.changed & own))
+    return found
+
+
 def _changed(target: cst.BaseExpression, owner: str | None) -> Iterator[str]:
     match target:
         case cst.Name():
@@ -201,6 +221,8 @@ def _objects(node: cst.CSTNode, owner: str | None) -> Iterator[str]:
     yield from (name.value for name in names_in(node) if name.value != owner)
 
 
+_PASSING = frozenset(f"builtins.{name}" for name in ("enumerate", "list", "reversed", "sorted", "tuple", "zip"))
+"""Functions whose results hold what they are given."""
 _FRESH_BUILTINS = frozenset(f"builtins.{name}" for name in ("bool", "float", "int", "len", "range", "repr", "str"))
 
 
@@ -241,6 +263,9 @@ def _old(source: SourceFile, value: cst.BaseExpression, owner: str | None) -> It
             return
         case cst.Call() if _is_fresh(source, value, owner):
             return
+        case cst.Call(args=args) if source.dotted_name(value) in _PASSING:
+            for argument in args:
+                yield from _old(source, argument.value, owner)
         case _:
             yield value
 

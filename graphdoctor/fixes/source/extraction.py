@@ -263,6 +263,40 @@ def not_traced(function: cst.FunctionDef, decorator: str | None = None) -> cst.F
     return function.with_changes(decorators=[*function.decorators, added])
 
 
+def shell(function: cst.FunctionDef, owner: str | None) -> cst.FunctionDef:
+    """The function that torch.compile is given as one that isn't traced: it calls what is compiled.
+
+    ``torch.compile`` looks through ``torch.compiler.disable`` on a function (``innermost_fn`` in
+    ``torch/_dynamo/eval_frame.py``, 2.13), but not on a module's ``forward``.
+    """
+    return not_traced(function, None if owner is not None else "torch._dynamo.decorators.skip")
+
+
+def is_not_traced(source: SourceFile, function: cst.CSTNode | None) -> bool:
+    """Whether a function is one that Dynamo doesn't trace, such as ``shell`` makes."""
+    decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
+    code = " ".join(source.code(one.decorator) for one in decorators)
+    return "disable(recursive=False)" in code or "decorators.skip" in code
+
+
+def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
+    """The name of a method's object; None for a function of the module. Declines if it can't be such a shell."""
+    is_plain = all(source.is_without_grad(one.decorator) for one in function.decorators)
+    decline_if(not is_plain, "the function has a decorator")
+    decline_if(function.asynchronous is not None, "the function is asynchronous")
+    if isinstance(source.parent(function), cst.Module):
+        return None
+    is_method = isinstance(next(source.parents(source.parent(function)), None), cst.ClassDef)
+    params = [*function.params.posonly_params, *function.params.params]
+    decline_if(not is_method or not params, "it isn't in a method or a function of the module")
+    return params[0].name.value
+
+
+def computes(line: cst.CSTNode) -> bool:
+    """Whether a line does more than pass values on."""
+    return any(isinstance(node, cst.Call | cst.BinaryOperation) for node in walk(line))
+
+
 def _function_around(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef:
     return need(source.function_of(node), cst.FunctionDef, "the line isn't in a function")
 

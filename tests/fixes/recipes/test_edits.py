@@ -22,6 +22,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.fixes.recipe import Place, Recipe
 from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.recipes.copies import create_on_device
+from graphdoctor.fixes.recipes.hoisted import hoist_value
 from graphdoctor.fixes.recipes.outlined import own_function
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import described
@@ -84,3 +85,45 @@ def test_a_break_in_a_called_function_is_found_by_the_block_that_the_rule_names(
     block = Location(file="model.py", line=6, function="f", note="the `for` that the break lies in")
     place = replace(place, finding=place.finding.replace(related=(block,)))
     assert b"x = _f_step(x, i)" in own_function.edit(place).content
+
+
+CHECKED = """import torch
+
+
+def check(condition, message):
+    if not condition:
+        raise ValueError(message)
+
+
+class Net:
+    def forward(self, x, weight):
+        y = self.linear(x)
+        check(torch.isfinite(weight).all(), "weights must be finite")
+        return y * weight
+"""
+
+
+def test_a_call_of_a_function_that_breaks_moves_before_the_compiled_part() -> None:
+    place = place_at("GD102", CHECKED.replace("if not condition", "if «not condition»"))
+    path = [place.finding.user_stack[0].replace(line=line, column=None) for line in (12, 5)]
+    finding = place.finding.replace(user_stack=tuple(path))
+    content = hoist_value.edit(replace(place, finding=finding)).content.decode()
+    assert (
+        content.partition("class Net:\n")[2]
+        == """    @torch.compiler.disable(recursive=False)
+    def forward(self, x, weight):
+        check(torch.isfinite(weight).all(), "weights must be finite")
+        return self._compiled_part(x, weight)
+
+    def _compiled_part(self, x, weight):
+        y = self.linear(x)
+        return y * weight
+"""
+    )
+
+
+def test_nothing_is_hoisted_out_of_a_function_that_another_file_calls() -> None:
+    place = place_at("GD102", CHECKED.replace("if not condition", "if «not condition»"))
+    path = (place.finding.user_stack[0].replace(file="other.py"), *place.finding.user_stack)
+    with pytest.raises(DeclinedError, match="in another file"):
+        hoist_value.edit(replace(place, finding=place.finding.replace(user_stack=path)))

@@ -1,0 +1,166 @@
+"""A loop that Python has to steer: let it, and compile what is in it, before it and after it."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Sequence
+
+import libcst as cst
+from libcst import matchers
+
+from graphdoctor.fixes.recipe import Edit, Place, recipe
+from graphdoctor.fixes.source.extraction import Run, computes, functions_in, owner_of, shell
+from graphdoctor.fixes.source.flow import flow, jumps
+from graphdoctor.fixes.source.names import Names
+from graphdoctor.fixes.source.nodes import assigned, name_set
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, need, parsed, with_replaced
+
+_Loop = cst.For | cst.While
+_Block = _Loop | cst.With | cst.If
+
+_APPEND = matchers.SimpleStatementLine(
+    [matchers.Expr(matchers.Call(matchers.Attribute(matchers.Name(), matchers.Name("append")), [matchers.Arg()]))]
+)
+
+
+@recipe("GD102", "GD103", "GD111", "GD119")
+def loop_outside(place: Place) -> Edit:
+    """Compiles the step, not the loop: ``while not done.all():`` runs in Python and calls what is compiled.
+
+    What a tensor decides in the loop stays there. Only in the function that torch.compile is given, because Dynamo
+    breaks before a function that it may not trace. Safe: the same statements run in the same order.
+    """
+    place = place.in_outermost
+    source, function = place.source, place.function
+    owner = owner_of(source, function)
+    need(function.body, cst.IndentedBlock, "the function's body is on one line")
+    around = [place.statement, *source.parents(place.statement)]
+    around = around[: around.index(function)]
+    loop = next((node for node in around if isinstance(node, _Loop)), None)
+    if loop is None:
+        raise DeclinedError("no loop is around the line")
+    blocks = [node for node in around[around.index(loop) :] if isinstance(node, _Block)]
+    decline_if(any(getattr(block, "orelse", None) is not None for block in blocks), "there is an `else`")
+    source, decided = _without_appends(source, function, loop, around)
+    parts = _Parts(source, functions_in(place.source).index(function))
+    path = [_index(place.source, block) for block in reversed(blocks)]
+    for depth, at in enumerate(path):
+        parts.move(path[:depth], at + 1, None, "after_loop")
+    has_step = parts.move(path, 0, None, "step", decided)
+    decline_if(not has_step, parts.reason or "there is nothing to compile in the loop")
+    doc = int(function.get_docstring() is not None)
+    for depth, at in reversed(list(enumerate(path))):
+        parts.move(path[:depth], doc if depth == 0 else 0, at, "before_loop")
+    changed = parts.function
+    content = parts.source.replaced((changed, shell(changed, owner)))
+    keyword, line = type(loop).__name__.lower(), place.source.position(loop).start.line
+    return Edit(f"Run the `{keyword}` at line {line} in Python, and compile what is in it", content, is_safe=True)
+
+
+def _index(source: SourceFile, block: cst.CSTNode) -> int:
+    suite = need(source.parent(block), cst.IndentedBlock, "the loop shares a line")
+    return suite.body.index(block)
+
+
+def _without_appends(
+    source: SourceFile, function: cst.FunctionDef, loop: _Loop, around: Sequence[cst.CSTNode]
+) -> tuple[SourceFile, set[int]]:
+    """The file with ``xs.append(x)`` at the end of what is compiled, and with a name for what is computed in it.
+
+    A list that grows would let torch compile the step for each of its lengths. Beside it, the numbers of the loop's
+    lines that a tensor decides.
+    """
+    names = Names(source, function)
+    lines: list[cst.CSTNode] = []
+    late: list[cst.SimpleStatementLine] = []
+    for line in loop.body.body:
+        if _leaves(line) or any(line is one for one in around):
+            lines += [*late, line]
+            late = []
+            continue
+        used, set_here = name_set(line), flow(parsed([line])).assigned
+        if any(name_set(one) & set_here or _list_of(one) in used for one in late):
+            lines += late
+            late = []
+        if isinstance(line, cst.SimpleStatementLine) and _is_append(line):
+            call = need(need(line.body[0], cst.Expr, "").value, cst.Call, "")
+            value = call.args[0].value
+            append = line
+            if computes(value):
+                name = names.fresh("value")
+                lines.append(assigned(name, value).with_changes(leading_lines=line.leading_lines))
+                append = need(with_replaced(line, [(value, cst.Name(name))]), cst.SimpleStatementLine, "")
+                append = append.with_changes(leading_lines=())
+            late.append(append)
+        else:
+            lines.append(line)
+    lines += late
+    decided = {number for number, line in enumerate(lines) if any(line is one for one in around)}
+    if len(lines) == len(loop.body.body) and all(map(operator.is_, lines, loop.body.body)):
+        return source, decided
+    return source.changed((loop.body, loop.body.with_changes(body=lines))), decided
+
+
+def _list_of(append: cst.SimpleStatementLine) -> str:
+    return min(name_set(need(need(append.body[0], cst.Expr, "").value, cst.Call, "").func))
+
+
+def _leaves(line: cst.CSTNode) -> bool:
+    """Whether a line leaves the loop, a turn of it, or the function."""
+    return isinstance(line, cst.BaseStatement) and any(True for _ in jumps(parsed([line])))
+
+
+def _is_append(line: cst.CSTNode) -> bool:
+    return matchers.matches(line, _APPEND)
+
+
+class _Parts:
+    """The file as more and more of a function moves into functions of its own, the last statements first."""
+
+    def __init__(self, source: SourceFile, number: int) -> None:
+        self.source = source
+        self.number = number
+        self.reason = ""
+
+    @property
+    def function(self) -> cst.FunctionDef:
+        """The function, as it is now."""
+        return functions_in(self.source)[self.number]
+
+    def suite(self, path: Sequence[int]) -> cst.BaseSuite:
+        suite = self.function.body
+        for at in path:
+            block = suite.body[at]
+            assert isinstance(block, _Block)  # what has another body isn't on the way to a loop
+            suite = block.body
+        return suite
+
+    def move(self, path: Sequence[int], start: int, stop: int | None, name: str, keeps: set[int] | None = None) -> bool:
+        """Move statements of the body at a path that compute; whether any moved.
+
+        Together, or what is between those that stay: those with these numbers, and those that leave a loop or return.
+        """
+        body = self.suite(path).body
+        last = len(body) if stop is None else stop
+        if keeps is None and self._moved(path, start, last, name):
+            return True
+        stay = [at for at in range(start, last) if at in (keeps or ()) or _leaves(body[at]) or _is_append(body[at])]
+        bounds = [start - 1, *stay, last]
+        runs = [(one + 1, other) for one, other in itertools.pairwise(bounds) if one + 1 < other]
+        runs = [run for run in runs if any(computes(line) for line in body[slice(*run)])]
+        names = [f"{name}_{number}" for number in range(1, len(runs) + 1)] if len(runs) > 1 else [name]
+        moved = [self._moved(path, *run, named) for run, named in reversed(list(zip(runs, names, strict=False)))]
+        return any(moved)
+
+    def _moved(self, path: Sequence[int], start: int, stop: int, name: str) -> bool:
+        suite = self.suite(path)
+        if not any(computes(line) for line in suite.body[start:stop]):
+            return False
+        run = Run(self.source, self.function, suite, start, stop)
+        try:
+            self.source = run.moved(self.source.free_name(f"_{self.function.name.value.strip('_')}_{name}"))
+        except DeclinedError as error:
+            self.reason = self.reason or error.reason
+            return False
+        return True
