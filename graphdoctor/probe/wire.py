@@ -32,11 +32,13 @@ WARM_ARGUMENT = "warm"
 
 
 class WarmRequest(TypedDict):
-    """What a warm process is asked to fork; its answer's socket, its output and what it inherits come along."""
+    """What a warm process is asked to fork; its answer's socket, its output and what it inherits come along.
 
-    path: str
-    """Of its ``request.json`` or ``catalog.json``."""
-    backend: str
+    Or, with the socket for its requests alone, another warm process, which has imported Inductor.
+    """
+
+    path: str | None
+    """Of its ``request.json`` or ``catalog.json``; None for a warm process."""
     library: str | None
     inherited: list[int]
     """Numbers under which it expects the other open files."""

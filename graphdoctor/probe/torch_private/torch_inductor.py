@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import itertools
 import os
+import pkgutil
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -25,6 +26,8 @@ _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 """Inductor reads it each time that it looks for a file, and sets it where nobody has."""
 
 _VECTORS = "torch._inductor.cpu_vec_isa"
+
+_PATTERNS = "torch._inductor.fx_passes.serialized_patterns"
 
 _tags = itertools.count()
 
@@ -56,6 +59,28 @@ def compile_into(folder: str, *, shares_checks: bool = True) -> None:
         share(vectors)
     elif shares_checks:
         sys.meta_path.insert(0, AfterImport({_VECTORS: share}))
+
+
+def warm_up(*, has_vectors: bool) -> None:
+    """Import what Inductor imports while it compiles, and ask what it asks once in each process: forks then know.
+
+    ``has_vectors``: find out which vector instructions kernels can use; each check starts an interpreter that loads a
+    small compiled file. What settings say of it is looked up again. A name that this torch lacks takes longer later.
+    """
+    patterns = importlib.import_module(_PATTERNS)
+    for module in pkgutil.iter_modules(patterns.__path__, f"{_PATTERNS}."):
+        importlib.import_module(module.name)
+    # The part of the keys of Inductor's cache that stands for torch itself.
+    importlib.import_module("torch._inductor.codecache").torch_key()
+    if has_vectors:
+        vectors = importlib.import_module(_VECTORS)
+        before = os.environ.get(_FOLDER)
+        try:
+            vectors.valid_vec_isa_list()
+            vectors.valid_vec_isa_list.cache_clear()
+        finally:
+            if before is None:
+                os.environ.pop(_FOLDER, None)
 
 
 def miss_caches() -> None:

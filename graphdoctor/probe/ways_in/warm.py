@@ -3,7 +3,8 @@
 Importing torch takes longer than compiling most models, and a fix is tried in a dozen probes. Comes in: requests of
 ``graphdoctor/trials/launch/warm.py`` on a socket. Goes out: in each fork, the request to run; the process itself never
 returns. It compiles nothing and runs nothing of the user's, so what it forks is as fresh as a new process, but for
-Python's hash seed, which all of them share.
+Python's hash seed, which all of them share. Probes that compile with Inductor come from a second such process, forked
+from the first, which imports Inductor meanwhile.
 
 It makes none if it couldn't fork a sound one: with a Python thread running, or a GPU's files open.
 """
@@ -24,18 +25,21 @@ import threading
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from ..torch_private import torch_trace
+from ..torch_private import torch_inductor, torch_trace
 from ..wire import LIBRARIES, TRACE_FOLDER, WarmRequest
 
 _MAX_REQUEST_BYTES = 2**20
 _MAX_DESCRIPTORS = 4
 _MODULES = (
+    "sympy.combinatorics",
+    "sympy.tensor.tensor",
     "torch._dynamo.backends.registry",
     "torch._dynamo.backends.debugging",
     "torch._dynamo.convert_frame",
     "torch._dynamo.repro.after_dynamo",
     "torch._functorch.aot_autograd",
     "torch._inductor.compiler_bisector",
+    "torch._inductor.sizevars",
     "torch.distributed.tensor.experimental",
     "torch.export._trace",
     "torch.profiler",
@@ -43,7 +47,6 @@ _MODULES = (
 
 _OURS = ("..record.reads", "..steps.calls", "..steps.preparation", ".session")
 
-_INDUCTOR = "inductor"
 _INDUCTOR_MODULE = "torch._inductor.compile_fx"
 _GPU_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel")
 
@@ -60,6 +63,7 @@ def serve(descriptor: int) -> Path:
     requests = socket.socket(fileno=descriptor)
     children: dict[int, _Child] = {}
     loaded: set[str] = set()
+    branches: list[int] = []
     while True:
         ready, _, _ = select.select([requests.fileno(), *children], [], [])
         for end in set(ready) & set(children):
@@ -69,22 +73,27 @@ def serve(descriptor: int) -> Path:
         if requests.fileno() in ready:
             found = _received(requests)
             if found is None:
-                _end(children)
+                _end(children, branches)
             request, descriptors = found
-            wanted = {LIBRARIES[request["library"]]} if request["library"] is not None else set()
-            if request["backend"] == _INDUCTOR:
-                wanted.add(_INDUCTOR_MODULE)
-            if not wanted <= loaded:
-                loaded |= wanted
-                _load(*wanted)
+            if (library := request["library"]) is not None and library not in loaded:
+                loaded.add(library)
+                _load(LIBRARIES[library])
             pid = os.fork() if _can_fork() else None
             if pid == 0:
-                signal.signal(signal.SIGINT, signal.default_int_handler)
                 requests.close()
                 for end, child in children.items():
                     os.close(end)
                     child.answer.close()
-                return _become(request, descriptors)
+                if request["path"] is not None:
+                    signal.signal(signal.SIGINT, signal.default_int_handler)
+                    return _become(request, descriptors, Path(request["path"]))
+                requests, children, branches = socket.socket(fileno=descriptors[0]), {}, []
+                _load_inductor()
+                continue
+            if request["path"] is None:
+                os.close(descriptors[0])
+                branches += [] if pid is None else [pid]
+                continue
             answer = socket.socket(fileno=descriptors[0])
             for other in descriptors[1:]:
                 os.close(other)
@@ -112,6 +121,18 @@ def _load(*names: str) -> None:
     gc.freeze()
 
 
+def _load_inductor() -> None:
+    _load(_INDUCTOR_MODULE)
+    with contextlib.suppress(Exception):  # a probe that needs it reports what is wrong
+        # A program on a GPU has no kernels with vector instructions.
+        torch_inductor.warm_up(has_vectors=not _has_gpu())
+    _load()
+
+
+def _has_gpu() -> bool:
+    return any(str(device).startswith(_GPU_FILES) for device in Path("/dev").iterdir())
+
+
 def _can_fork() -> bool:
     """Whether a fork would be sound: other Python threads don't survive it, nor does a GPU's context."""
     if threading.active_count() > 1:
@@ -124,7 +145,7 @@ def _received(requests: socket.socket) -> tuple[WarmRequest, list[int]] | None:
     return (json.loads(content), descriptors) if content else None
 
 
-def _become(request: WarmRequest, descriptors: list[int]) -> Path:
+def _become(request: WarmRequest, descriptors: list[int], path: Path) -> Path:
     # As for a new process: a group of its own, that can be stopped as a whole.
     os.setpgid(0, 0)
     answer, output, held, *inherited = descriptors
@@ -139,7 +160,6 @@ def _become(request: WarmRequest, descriptors: list[int]) -> Path:
         if number != wanted:
             os.dup2(number, wanted)
             os.close(number)
-    path = Path(request["path"])
     folder = str(path.parent / TRACE_FOLDER)
     os.environ["TORCH_TRACE"] = folder
     torch_trace.write_trace_to(folder)
@@ -152,8 +172,10 @@ def _report(answer: socket.socket, status: int) -> None:
     answer.close()
 
 
-def _end(children: dict[int, _Child]) -> NoReturn:
+def _end(children: dict[int, _Child], branches: list[int]) -> NoReturn:
     for child in children.values():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
+    for pid in branches:
+        os.waitpid(pid, 0)
     os._exit(0)

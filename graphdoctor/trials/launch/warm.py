@@ -23,7 +23,8 @@ from typing import IO
 from graphdoctor.probe.wire import WARM_ARGUMENT, WarmRequest
 from graphdoctor.trials.launch.lifeline import Lifeline
 
-_END_S = 5.0
+_END_S = 1.0
+_INDUCTOR = "inductor"
 
 
 @dataclass
@@ -58,19 +59,22 @@ class WarmProbes:
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
+        self._of_inductor: socket.socket | None = None
         self._closing = contextlib.ExitStack()
         self._is_usable = sys.platform == "linux"
 
     def close(self) -> None:
         """Stop the process, and probes that still run."""
-        if self._requests is not None:
-            self._requests.close()
+        for requests in filter(None, (self._of_inductor, self._requests)):
+            with requests, contextlib.suppress(OSError):
+                requests.shutdown(socket.SHUT_WR)
+                requests.settimeout(_END_S)
+                # Until it has stopped its probes, unless it is still importing.
+                requests.recv(1)
         if self._server is not None:
-            try:
-                self._server.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                self._server.kill()
-                self._server.wait()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._server.pid, signal.SIGKILL)
+            self._server.wait()
         self._closing.close()
 
     def start(
@@ -87,11 +91,13 @@ class WarmProbes:
         """Fork a probe; None where it can't be, so that it must be started."""
         with self._lock:
             requests = self._connected(environment)
+            if requests is not None and backend == _INDUCTOR:
+                requests = self._branched(requests)
             if requests is None:
                 return None
             ours, theirs = socket.socketpair()
             reading, writing = os.pipe()
-            asked = WarmRequest(path=str(request), backend=backend, library=library, inherited=list(descriptors))
+            asked = WarmRequest(path=str(request), library=library, inherited=list(descriptors))
             content = json.dumps(asked).encode()
             stdout = os.fdopen(reading, "rb", buffering=0)
             pid = b""
@@ -111,6 +117,21 @@ class WarmProbes:
             return None
         ours.settimeout(None)
         return WarmProcess(int(pid), stdout, ours)
+
+    def prepare(self, backend: str) -> None:
+        """Have what probes with a backend need imported meanwhile, if any have been forked yet."""
+        with self._lock:
+            if self._requests is not None and backend == _INDUCTOR:
+                self._branched(self._requests)
+
+    def _branched(self, requests: socket.socket) -> socket.socket:
+        """Where to ask for probes that have imported Inductor."""
+        if self._of_inductor is None:
+            self._of_inductor, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            asked = WarmRequest(path=None, library=None, inherited=[])
+            with theirs, contextlib.suppress(OSError):  # asking it for a probe will show that it's gone
+                socket.send_fds(requests, [json.dumps(asked).encode()], [theirs.fileno()])
+        return self._of_inductor
 
     def _connected(self, environment: dict[str, str]) -> socket.socket | None:
         if self._is_usable and self._server is None:

@@ -49,12 +49,13 @@ def run(
     timeout_s: float | None = None,
     *,
     python: str | None = None,
+    backend: str = "eager",
 ) -> tuple[ProbeExit, str]:
     """How a function's probe ends, and what it prints."""
     folder.mkdir()
     target = f"{program}:{name}"
     output: list[bytes] = []
-    request = Request(spec=RunSpec(target=target), target=parse_target(target))
+    request = Request(spec=RunSpec(target=target, backend=backend), target=parse_target(target))
     found = record(request, folder, Setup(python or probe_python(), timeout_s, on_output=output.append, warm=warm))
     return found, b"".join(output).decode()
 
@@ -75,6 +76,30 @@ def test_a_forked_probe_records_what_a_started_one_does(program: Path, tmp_path:
     assert printed == printed_too == "imported trace\ncalled\ncalled\n"
     recordings = [read_recording(tmp_path / name) for name in ("started", "forked", "again")]
     assert counts(recordings[0]) == counts(recordings[1]) == counts(recordings[2])
+
+
+@pytest.mark.slow
+def test_a_probe_with_inductor_records_what_a_started_one_does(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
+    started, _ = run(program, "plain", tmp_path / "started", None, python=sys.executable, backend="inductor")
+    run(program, "plain", tmp_path / "eager", warm)
+    warm.prepare("inductor")
+    forked, printed = run(program, "plain", tmp_path / "forked", warm, backend="inductor")
+    assert started.reason == forked.reason == "finished"
+    assert printed == "imported trace\ncalled\ncalled\n"
+    before, after, eager = (read_recording(tmp_path / name) for name in ("started", "forked", "eager"))
+    assert counts(before) == counts(after)
+    assert [graph.code for graph in after.graphs] == [graph.code for graph in eager.graphs]
+
+
+@pytest.mark.slow
+def test_what_is_still_importing_ends_with_the_rest(program: Path, tmp_path: Path) -> None:
+    probes = WarmProbes(probe_command(probe_python()))
+    run(program, "plain", tmp_path / "eager", probes)
+    probes.prepare("inductor")
+    assert probes._server is not None
+    probes.close()
+    with pytest.raises(ProcessLookupError):
+        os.killpg(probes._server.pid, 0)
 
 
 @pytest.mark.slow
