@@ -35,10 +35,11 @@ class Slowness:
 
     def blamed(self, untouched: State, best: State) -> tuple[Candidate, str] | None:
         """The fix to take back, and why; None if no fix makes the call longer, by itself or with the others."""
-        self._trials.time(Program(), best.program)
+        if self._is_each:
+            self._trials.time(Program(), best.program)
         found = self._slow_alone(best) if self._is_each else None
         found = found or self._slow(untouched, best)
-        self._note_times(best)
+        self.note_times(best)
         return found
 
     def _slow(self, untouched: State, best: State) -> tuple[Candidate, str] | None:
@@ -51,7 +52,7 @@ class Slowness:
         alone = self._slow_alone(best)
         if alone is not None:
             return alone
-        times = [deciding(self._trials.time(*added(*pair))) for pair in best.applied[:_MAX_TIMED]]
+        times = [deciding(self._trials.decided(*added(*pair))) for pair in best.applied[:_MAX_TIMED]]
         ratios = [pair.ratio if pair else 1.0 for pair in times]
         slowest, _ = best.applied[ratios.index(max(ratios))]
         return slowest, f"all verified fixes together make the steady call {change}, and it slows the call most"
@@ -69,9 +70,10 @@ class Slowness:
                     return fix, f"with it, the steady call is {change}"
         return None
 
-    def _note_times(self, best: State) -> None:
+    def note_times(self, best: State) -> None:
+        """Note what is known of the times of each fix."""
         for pair in best.applied:
-            self._log.add_times(pair[0], self._trials.times_of(*added(*pair)) or ())
+            self._log.add_times(pair[0], self._trials.times_of(*added(*pair)))
         if self._is_each and len(best.applied) > _MAX_TIMED:
             self._trials.notes.append(f"only the first {_MAX_TIMED} fixes are timed one by one")
 
@@ -147,8 +149,6 @@ class Regional:
         took = f"with an empty cache, compiling takes {was:.1f} s → {now:.1f} s under {name}"
         if not all(quick.is_quicker(slow) for slow, quick in pairs):
             return Judgment("no effect", took), cold
-        if self._is_timed and before != Program():
-            self._trials.time(Program(), after)
         if self._is_timed and (change := self._trials.confirmed(before, after, slower)) is not None:
             return Judgment("makes it worse", f"{took}, but the steady call is {change}"), cold
         return Judgment("verified", took), cold

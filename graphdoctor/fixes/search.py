@@ -26,7 +26,7 @@ from graphdoctor.fixes.kept import SearchOptions
 from graphdoctor.fixes.log import TrialLog, gone
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, diff_text, with_fixes
-from graphdoctor.fixes.trials import Check, Eta, State, Trials, UserBackend
+from graphdoctor.fixes.trials import INDUCTOR, Check, Eta, State, Trials, UserBackend
 from graphdoctor.fixes.verdicts import (
     BREAK,
     REPEATED_BLOCKS,
@@ -158,6 +158,8 @@ class _Rounds:
                 edits.append(FileChange(entry, content, content))
             check(edits)
         wanted = {options.finding.fingerprint for options in found}
+        if self._options.is_timed or self._trials.backend == INDUCTOR:
+            self._trials.replays.prepare(INDUCTOR)
         untouched = self._trials.run_untouched(base.observed, wanted)
         if untouched is None:
             return self._suggested(base, "not_repeatable")
@@ -182,6 +184,9 @@ class _Rounds:
                 )
             if self._repeated is not None:
                 best = self._regional.tried(self._repeated, best, self._number + 1) or best
+            if self._options.is_timed and best.applied:
+                self._trials.time(Program(), best.program)
+                self._slowness.note_times(best)
             return self._treated(untouched, best)
         except KeyboardInterrupt:
             self._trials.notes.append("interrupted, so some fixes weren't tried")
@@ -491,7 +496,7 @@ class _Rounds:
         changes, settings_file = self._with_settings(self._changes(best.program), settings, recording)
         findings = [found for found in untouched.observed.diagnosis.findings if found.code != REPEATED_BLOCKS]
         kept = list(filter(self._options.selection.keeps, findings))
-        times = self._trials.times_of(Program(), best.program) or ()
+        times = self._trials.times_of(Program(), best.program)
         self._log.settle_moved(best)
         cold = [fix.cold_compile for fix in self._log.tried if fix.is_applied and fix.cold_compile is not None]
         compared = compared_with_eager(best.observed.recording) if applied else None

@@ -27,7 +27,7 @@ from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost,
 from graphdoctor.trials.judge import Observed, Untouched, clause, compared_with_eager, differences_of
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
-from graphdoctor.trials.timing import time_pair
+from graphdoctor.trials.timing import is_plain, time_pair
 
 
 @dataclass
@@ -107,7 +107,7 @@ AGAIN = "-again"
 UNTOUCHED = "untouched"
 _EAGER_AGAIN = f"{EAGER}{AGAIN}"
 _FLOAT64 = "float64"
-_INDUCTOR = "inductor"
+INDUCTOR = "inductor"
 _MIN_TIMEOUT_S = 60.0
 _TIMEOUT_FACTOR = 6
 _MEMORY_FACTOR = 2
@@ -168,6 +168,21 @@ class State:
 
 
 @dataclass
+class _TimedPair:
+    """Two programs that were timed in turns; ``times`` by backend, the user's first."""
+
+    before: Program
+    after: Program
+    name: str
+    times: dict[str, PairedTime | None]
+    failed: set[str] = field(default_factory=set)
+
+    @property
+    def found(self) -> tuple[PairedTime, ...]:
+        return tuple(times for times in self.times.values() if times is not None)
+
+
+@dataclass
 class Trials:
     """Makes trials of one target.
 
@@ -188,7 +203,7 @@ class Trials:
     rounding: RoundingNames | None = None
     _untouched_name: str = UNTOUCHED
     _eager_again: Recording | None = None
-    _timed: list[tuple[Program, Program, tuple[PairedTime, ...]]] = field(default_factory=list)
+    _timed: list[_TimedPair] = field(default_factory=list)
     _is_settled: bool = False
     _settling: threading.Lock = field(default_factory=threading.Lock)
 
@@ -453,35 +468,59 @@ class Trials:
             return line
         return LineMap(self.originals[path], program.content[path]).to_before(line)
 
-    def time(self, before: Program, after: Program, *, is_again: bool = False) -> tuple[PairedTime, ...]:
+    def time(self, before: Program, after: Program) -> tuple[PairedTime, ...]:
         """Time steady calls of two programs in turns, under the user's backend and under inductor."""
-        known = self.times_of(before, after)
-        if known is not None and not is_again:
-            return known
-        found: list[PairedTime] = []
-        backends = tuple(dict.fromkeys((self.backend, _INDUCTOR)))
-        self.eta.plan_timings(backends)
-        for backend in backends:
-            with self.eta.running(backend) as number:
-                times = time_pair(self.replays, before, after, f"time-{len(self._timed) + 1}", backend=backend)
-            if isinstance(times, str):
-                self.notes.append(f"not timed under {backend}: {times}")
-                self.eta.report(TimedPrograms(number, backend, None, times))
-            else:
-                found.append(times)
-                self.eta.report(TimedPrograms(number, backend, times))
-        self._timed.insert(0, (before, after, tuple(found)))
-        return tuple(found)
+        pair = self._pair(before, after)
+        for backend in self._timing_backends:
+            self._time(pair, backend)
+        return pair.found
+
+    def decided(self, before: Program, after: Program, *, is_again: bool = False) -> tuple[PairedTime, ...]:
+        """As ``time``, under the one backend that decides; under the other if it can't be timed there."""
+        pair = self._pair(before, after, is_again=is_again)
+        for backend in sorted(self._timing_backends, key=EAGER.__eq__):
+            if self._time(pair, backend) is not None:
+                break
+        return pair.found
 
     def confirmed(
         self, before: Program, after: Program, told: Callable[[Sequence[PairedTime]], str | None]
     ) -> str | None:
-        """What times tell of two programs, such as ``slower``, if two pairs of processes say so."""
-        return told(self.time(before, after)) and told(self.time(before, after, is_again=True))
+        """What times tell of two programs, such as ``slower``; two pairs of processes say so if it isn't plain."""
+        times = self.decided(before, after)
+        found = told(times)
+        return found if found is None or is_plain(times) else told(self.decided(before, after, is_again=True))
 
-    def times_of(self, before: Program, after: Program) -> tuple[PairedTime, ...] | None:
-        """The times of two programs that were taken last; None if none were to be taken."""
-        return next((known for one, other, known in self._timed if (one, other) == (before, after)), None)
+    def times_of(self, before: Program, after: Program) -> tuple[PairedTime, ...]:
+        """The times of two programs that were taken last."""
+        return next((pair.found for pair in self._timed if (pair.before, pair.after) == (before, after)), ())
+
+    @property
+    def _timing_backends(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.backend, INDUCTOR)))
+
+    def _pair(self, before: Program, after: Program, *, is_again: bool = False) -> _TimedPair:
+        known = next((pair for pair in self._timed if (pair.before, pair.after) == (before, after)), None)
+        if known is not None and not is_again:
+            return known
+        pair = _TimedPair(before, after, f"time-{len(self._timed) + 1}", dict.fromkeys(self._timing_backends))
+        self._timed.insert(0, pair)
+        return pair
+
+    def _time(self, pair: _TimedPair, backend: str) -> PairedTime | None:
+        if pair.times[backend] is not None or backend in pair.failed:
+            return pair.times[backend]
+        self.eta.plan_timings([backend])
+        with self.eta.running(backend) as number:
+            times = time_pair(self.replays, pair.before, pair.after, pair.name, backend=backend)
+        if isinstance(times, str):
+            pair.failed.add(backend)
+            self.notes.append(f"not timed under {backend}: {times}")
+            self.eta.report(TimedPrograms(number, backend, None, times))
+        else:
+            pair.times[backend] = times
+            self.eta.report(TimedPrograms(number, backend, times))
+        return pair.times[backend]
 
 
 @dataclass(frozen=True)

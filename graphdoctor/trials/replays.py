@@ -165,6 +165,10 @@ class Replays:
         """Stop the replays that are running."""
         self._is_cancelled.set()
 
+    def prepare(self, backend: str) -> None:
+        """Have what replays with a backend import imported beside other replays."""
+        self._warm.prepare(backend)
+
     def close(self) -> None:
         """Let go of what makes probes start and compile sooner."""
         if self._asked.warm is None:

@@ -1,7 +1,7 @@
 """Times programs in turns: several probes time their last call whenever they are asked, and share the machine's noise.
 
-Timing stops as soon as ``confidence.py`` is sure, or after ten seconds. Compiling and the repetitions until the call is
-steady come before that and aren't counted.
+Timing stops as soon as ``confidence.py`` is sure, or after 128 turns or ten seconds. Compiling and the repetitions
+until the call is steady come before that and aren't counted.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from typing import Any
 from graphdoctor.facts.fixes import PairedTime, deciding
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.wording import speed_text
-from graphdoctor.trials.confidence import MIN_TURNS, change_of, interval, is_decided
+from graphdoctor.trials.confidence import MIN_TURNS, PLAIN, change_of, interval, is_decided
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 
-TURN_S = 0.04
+TURN_S = 0.02
 """How long each program repeats its call in a turn, or one call that takes longer."""
 
 _MAX_S = 10.0
+_MAX_TURNS = 128
 
 
 class ServedProbe:
@@ -123,6 +124,12 @@ def _certain(wanted: str, times: Sequence[PairedTime]) -> str | None:
 slower, faster = partial(_certain, "slower"), partial(_certain, "faster")
 
 
+def is_plain(times: Sequence[PairedTime]) -> bool:
+    """Whether the difference is larger than any between two pairs of processes of the same programs."""
+    pair = deciding(times)
+    return pair is not None and (pair.ratio_low > PLAIN or pair.ratio_high < 1 / PLAIN)
+
+
 def _turns(before: ServedProbe, after: ServedProbe) -> list[tuple[float, float]]:
     """The median times of both in each turn, in microseconds; they take turns going first."""
     found: list[tuple[float, float]] = []
@@ -136,7 +143,8 @@ def _turns(before: ServedProbe, after: ServedProbe) -> list[tuple[float, float]]
             times.append(statistics.median(answer["times_us"]))
         plain, fixed = reversed(times) if is_swapped else times
         found.append((plain, fixed))
-        if not all(times) or is_decided([fixed / plain for plain, fixed in found]):
+        is_enough = len(found) == _MAX_TURNS or not all(times)
+        if is_enough or is_decided([fixed / plain for plain, fixed in found]):
             return found
         turn_s = sum(max(TURN_S, time / 1e6) for time in times)
         spent_s += turn_s

@@ -96,6 +96,9 @@ class Script:
     def in_parallel(self, run: Callable[[Any], Any], items: Sequence[Any], *, jobs: int) -> list[Any]:
         return [run(item) for item in items]
 
+    def prepare(self, backend: str) -> None:
+        assert backend == "inductor"
+
     def cancel(self) -> None:
         raise AssertionError("nothing was interrupted")
 

@@ -16,7 +16,7 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.trials import timing
 from graphdoctor.trials.confidence import LOOKS
 from graphdoctor.trials.program import Program
-from graphdoctor.trials.timing import faster, slower, time_pair
+from graphdoctor.trials.timing import faster, is_plain, slower, time_pair
 from tests.each import for_each
 
 TURNS = 64
@@ -225,3 +225,20 @@ def test_a_call_is_longer_or_shorter_only_if_it_is_clear_and_more_than_noise(
     times: list[PairedTime], is_slower: bool, is_faster: bool
 ) -> None:
     assert (slower(times) is not None, faster(times) is not None) == (is_slower, is_faster)
+
+
+@for_each(
+    "times, expected", [
+        ([pair(1.6, 1.7)], True), ([pair(0.5, 0.6)], True), ([pair(1.4, 1.7)], False), ([pair(0.6, 0.7)], False),
+        ([pair(0.5, 1.7)], False), ([], False), ([pair(1.6, 1.7, "eager"), pair(1.1, 1.2)], False),
+    ],
+)  # fmt: skip
+def test_a_difference_is_plain_if_its_whole_interval_is_far_from_none(times: list[PairedTime], expected: bool) -> None:
+    assert is_plain(times) is expected
+
+
+def test_what_never_gets_clear_in_many_turns_ends() -> None:
+    ratios = [0.7, 1.4] * 200
+    found = timed(Probes([1.0] * len(ratios), ratios))
+    assert isinstance(found, PairedTime)
+    assert found.turns == timing._MAX_TURNS

@@ -14,7 +14,10 @@ from typing import cast
 from graphdoctor.facts.bench import BreakEven, CallTimes, Judgement, Noise, Speedup
 from graphdoctor.probe.wire import BenchTurn
 from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PROCESSES_DIFFER, change_of, interval
-from graphdoctor.trials.timing import TURN_S, ServedProbe
+from graphdoctor.trials.timing import ServedProbe
+
+TURN_S = 0.04
+"""How long each variant repeats its call in a round, or one call that takes longer."""
 
 _MAX_S = 6.0
 """Most seconds for each process, but for two turns."""
