@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import fixes, lint, logs, mutated_logs, overhead, recompiles, report_page, startup, survey
 from benchmarks.rows import Row, Share, as_markdown, as_table
 
-PARTS = ("overhead", "recompiles", "fixes", "startup", "logs", "page", "lint", "fuzz", "survey")
+PARTS = ("overhead", "recompiles", "fixes", "samples", "startup", "logs", "page", "lint", "fuzz", "survey")
 _OF_RECORDINGS = {"overhead", "startup"}
 
 
@@ -57,6 +57,9 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
     if "fixes" in parts:
         _say("trying fixes")
         rows += fixes.measure(pairs=pairs, is_quick=is_quick, folder=folder)
+    if "samples" in parts:
+        _say("fixing the samples")
+        rows += fixes.measure_samples(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
     if "startup" in parts:
         _say("starting")
         rows += startup.measure(pairs=pairs * (1 if is_quick else 3), recordings=recordings, folder=folder)

@@ -44,6 +44,7 @@ def test_quick_benchmarks_measure_every_part(tmp_path):
         "steady call",
         "a replay",
         "taken again",
+        "samples: CPU time",
         "--help",
         "report",
         "MB of log, large compiles",
