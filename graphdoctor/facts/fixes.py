@@ -83,7 +83,7 @@ class PairedTime(Fact):
     ratio_high: float
     """Upper end of that interval."""
     turns: int
-    """Number of turns: timing stops once the interval excludes 1 or lies within 3% of it, after 128 or 10 seconds."""
+    """Number of turns: timing stops once the interval excludes 1 or lies within 3% of it, after 64 or 10 seconds."""
 
 
 class ColdCompile(Fact):

@@ -39,8 +39,13 @@ class Slowness:
             self._trials.time(Program(), best.program)
         found = self._slow_alone(best) if self._is_each else None
         found = found or self._slow(untouched, best)
-        self.note_times(best)
+        self._note_times(best)
         return found
+
+    def time_set(self, best: State) -> None:
+        """Time all fixes together under both backends."""
+        self._trials.time(Program(), best.program)
+        self._note_times(best)
 
     def _slow(self, untouched: State, best: State) -> tuple[Candidate, str] | None:
         """The fix to blame if all of them make the call longer, and why; None if the call takes no longer."""
@@ -70,8 +75,7 @@ class Slowness:
                     return fix, f"with it, the steady call is {change}"
         return None
 
-    def note_times(self, best: State) -> None:
-        """Note what is known of the times of each fix."""
+    def _note_times(self, best: State) -> None:
         for pair in best.applied:
             self._log.add_times(pair[0], self._trials.times_of(*added(*pair)))
         if self._is_each and len(best.applied) > _MAX_TIMED:

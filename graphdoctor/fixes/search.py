@@ -185,8 +185,7 @@ class _Rounds:
             if self._repeated is not None:
                 best = self._regional.tried(self._repeated, best, self._number + 1) or best
             if self._options.is_timed and best.applied:
-                self._trials.time(Program(), best.program)
-                self._slowness.note_times(best)
+                self._slowness.time_set(best)
             return self._treated(untouched, best)
         except KeyboardInterrupt:
             self._trials.notes.append("interrupted, so some fixes weren't tried")

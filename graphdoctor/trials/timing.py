@@ -1,6 +1,6 @@
 """Times programs in turns: several probes time their last call whenever they are asked, and share the machine's noise.
 
-Timing stops as soon as ``confidence.py`` is sure, or after 128 turns or ten seconds. Compiling and the repetitions
+Timing stops as soon as ``confidence.py`` is sure, or after 64 turns or ten seconds. Compiling and the repetitions
 until the call is steady come before that and aren't counted.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from graphdoctor.facts.fixes import PairedTime, deciding
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.wording import speed_text
-from graphdoctor.trials.confidence import MIN_TURNS, PLAIN, change_of, interval, is_decided
+from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PLAIN, change_of, interval, is_decided
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 
@@ -26,7 +26,6 @@ TURN_S = 0.02
 """How long each program repeats its call in a turn, or one call that takes longer."""
 
 _MAX_S = 10.0
-_MAX_TURNS = 128
 
 
 class ServedProbe:
@@ -143,7 +142,7 @@ def _turns(before: ServedProbe, after: ServedProbe) -> list[tuple[float, float]]
             times.append(statistics.median(answer["times_us"]))
         plain, fixed = reversed(times) if is_swapped else times
         found.append((plain, fixed))
-        is_enough = len(found) == _MAX_TURNS or not all(times)
+        is_enough = len(found) == LOOKS[-1] or not all(times)
         if is_enough or is_decided([fixed / plain for plain, fixed in found]):
             return found
         turn_s = sum(max(TURN_S, time / 1e6) for time in times)
