@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 
 import pytest
 
@@ -12,6 +13,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 
 from graphdoctor.probe.torch_private import torch_api  # noqa: E402
+from tests.each import for_each  # noqa: E402
 
 
 @pytest.fixture
@@ -60,3 +62,38 @@ def test_what_torch_compile_made_is_taken_apart() -> None:
 
     assert torch_api.original_callable(torch.compile(function)) is function
     assert torch_api.original_callable(function) is function
+
+
+class _Named(OrderedDict[str, object]):
+    """As transformers 4 has its outputs: a node of torch's trees, without names for what it holds."""
+
+
+class _Pair:
+    def __init__(self, *items: object) -> None:
+        self.items = items
+
+
+for _node in (
+    (
+        _Named,
+        lambda found: (list(found.values()), list(found)),
+        lambda items, keys: _Named(zip(keys, items, strict=True)),
+    ),
+    (_Pair, lambda found: (found.items, None), lambda items, _: _Pair(*items)),
+):
+    torch.utils._pytree.register_pytree_node(*_node)
+
+
+@for_each(
+    "value, paths",
+    [
+        (_Named(logits=1, loss=2), {"['logits']": 1, "['loss']": 2}),
+        ({"a": [_Named(x=(1, 2))]}, {"['a'][0]['x'][0]": 1, "['a'][0]['x'][1]": 2}),
+        (_Pair(_Named(x=_Pair(1, {"y": 2})), 3), {"[0]['x'][0]": 1, "[0]['x'][1]['y']": 2, "[1]": 3}),
+        ([_Named(), 1], {"[1]": 1}),
+    ],
+)
+def test_what_is_in_containers_without_names_has_a_path(value: object, paths: dict[str, object]) -> None:
+    found = dict(torch_api.tree_leaves_with_path(value))
+    assert found == paths
+    assert list(found.values()) == torch_api.tree_leaves(value)

@@ -402,9 +402,25 @@ def tensors_in(value: object) -> list[torch.Tensor]:
 
 
 def tree_leaves_with_path(value: object) -> Iterator[tuple[str, Any]]:
-    """Every leaf with its path, such as ``['logits'][0]``."""
-    for path, leaf in torch.utils._pytree.tree_leaves_with_path(value):
-        yield torch.utils._pytree.keystr(path), leaf
+    """Every leaf with its path, such as ``['logits'][0]``.
+
+    Containers may be registered without names for what they hold, as transformers 4 does its outputs. torch refuses to
+    go into these; there, names are a mapping's keys, or positions.
+    """
+    for keys, found in torch.utils._pytree.tree_leaves_with_path(value, is_leaf=_is_nameless):
+        path = torch.utils._pytree.keystr(keys)
+        if not _is_nameless(found):
+            yield path, found
+            continue
+        items, _ = torch.utils._pytree.SUPPORTED_NODES[type(found)].flatten_fn(found)
+        has_keys = isinstance(found, Mapping) and len(found) == len(items)
+        for name, item in zip(found if has_keys else range(len(items)), items, strict=True):
+            yield from ((f"{path}[{name!r}]{rest}", leaf) for rest, leaf in tree_leaves_with_path(item))
+
+
+def _is_nameless(value: object) -> bool:
+    node = torch.utils._pytree.SUPPORTED_NODES.get(type(value))
+    return node is not None and node.flatten_with_keys_fn is None
 
 
 def tree_structure(value: object) -> str:
