@@ -85,6 +85,12 @@ class PairedTime(Fact):
     turns: int
     """Number of turns: timing stops once the interval excludes 1 or lies within 3% of it, after 64 or 10 seconds."""
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval excludes 1, and the median times of all turns, which noise can move, say the same."""
+        is_faster = self.ratio_high < 1 and self.after_us < self.before_us
+        return is_faster or (self.ratio_low > 1 and self.after_us > self.before_us)
+
 
 class ColdCompile(Fact):
     """What compiling takes in a new process with an empty cache on disk, without a fix and with it."""

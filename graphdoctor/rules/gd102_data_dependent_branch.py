@@ -111,7 +111,7 @@ class DataDependentBranch(BreakRule):
             case "boolean":
                 yield rewritten(site, branch.rewrite, "Use `&`, `|` and `~` on the tensors")
             case "inside" if (name := site.called) in ("any", "all"):
-                yield code_fix(f"Stack the tensors with `torch.stack`, and use the tensor's own `{name}` on them")
+                yield code_fix(_in_place_of(name, site.node))
             case "inside":
                 yield call_fix("Call it outside the compiled function")
             case kind:
@@ -121,6 +121,16 @@ class DataDependentBranch(BreakRule):
                     title = f"Keep `{shortened(protecting)}` in Python, and choose by the rest with `torch.where`"
                 yield rewritten(site, branch.rewrite, title)
                 yield code_fix("Keep both branches in the graph with `torch.cond`")
+
+
+def _in_place_of(name: str, call: ast.expr | None) -> str:
+    """What to write in place of Python's ``any`` or ``all``."""
+    match call:
+        case ast.Call(args=[ast.List(elts=[_]) | ast.Tuple(elts=[_]) | ast.Set(elts=[_])]):
+            return f"Use the tensor itself: `{name}` of one value is that value"
+        case ast.Call(args=[ast.Compare() | ast.Call() | ast.UnaryOp() | ast.BinOp()]):
+            return f"Use the tensor's own `{name}`"
+    return f"Stack the tensors with `torch.stack`, and use the tensor's own `{name}` on them"
 
 
 def _condition(site: BreakSite, branch: _Branch) -> str:
@@ -145,22 +155,25 @@ def _branch(site: BreakSite) -> _Branch:
                 return _Branch("raise", test, _asserted(holds, _message(statement.body)))
             return _Branch("if", test, _where_of_if(statement))
     for node in ast.walk(statement) if statement else ():
-        if isinstance(node, ast.IfExp) and (pointed is None or _holds(node.test, pointed)):
+        if isinstance(node, ast.IfExp) and (pointed is None or _holds(node.test, pointed) or _is(node, pointed)):
             where = _where(node.test, node.body, node.orelse)
             return _Branch("ternary", node.test, where and spliced(site.statement, node, where))
         if isinstance(node, ast.comprehension):
             for test in node.ifs:
                 if pointed is None or _holds(test, pointed):
                     return _Branch("filter", test)
-        if isinstance(node, ast.BoolOp | ast.UnaryOp) and value is not None and ast.dump(node) == ast.dump(value):
+        if isinstance(node, ast.BoolOp | ast.UnaryOp) and value is not None and _is(node, value):
             combined = _in_graph(node)
             return _Branch("boolean", value, combined and spliced(site.statement, node, f"({combined})"))
     return _Branch("boolean" if isinstance(value, ast.BoolOp | ast.UnaryOp) else "if", value)
 
 
+def _is(node: ast.expr, other: ast.expr) -> bool:
+    return ast.dump(node) == ast.dump(other)
+
+
 def _holds(tree: ast.expr, part: ast.expr) -> bool:
-    wanted = ast.dump(part)
-    return any(ast.dump(node) == wanted for node in ast.walk(tree))
+    return any(_is(node, part) for node in ast.walk(tree) if isinstance(node, ast.expr))
 
 
 # The statement without the branch. Each returns None if it isn't sure of the code.
@@ -262,6 +275,11 @@ def _negated(test: ast.expr) -> str | None:
 def _inverted(test: ast.expr) -> str | None:
     """The opposite of a test that is certainly boolean."""
     holds = _in_graph(test)
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=comparators):
+            # With NaN, the opposite of other comparisons isn't a comparison.
+            opposite = ast.NotEq() if isinstance(op, ast.Eq) else ast.Eq()
+            return ast.unparse(ast.Compare(left, [opposite], comparators))
     return holds and (f"~{holds}" if isinstance(test, ast.Call) else f"~({holds})")
 
 

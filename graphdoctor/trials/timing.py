@@ -115,7 +115,7 @@ def time_pair(replays: Replays, before: Program, after: Program, name: str, *, b
 def _certain(wanted: str, times: Sequence[PairedTime]) -> str | None:
     """How much longer or shorter the call takes with a change, in words; None if it isn't certain that it does."""
     pair = deciding(times)
-    if pair is None or change_of(pair.ratio, pair.ratio_low, pair.ratio_high) != wanted:
+    if pair is None or not pair.is_clear or change_of(pair.ratio, pair.ratio_low, pair.ratio_high) != wanted:
         return None
     return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
 

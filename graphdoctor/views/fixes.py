@@ -83,9 +83,10 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
     )
     yield Section("Found after these fixes", Rows(later, "fix"), "Later")
     if treatment.after is not None:
-        count = len(applied_fixes(treatment))
-        titles = {1: "The verified fix", 2: "Both verified fixes together"}
-        title = titles.get(count, f"All {count} verified fixes together")
+        applied = applied_fixes(treatment)
+        kind = "verified" if all(fix.verdict == "verified" for fix in applied) else "applied"
+        titles = {1: f"The {kind} fix", 2: f"Both {kind} fixes together"}
+        title = titles.get(len(applied), f"All {len(applied)} {kind} fixes together")
         yield Section(title, _together(treatment, treatment.after), "Together")
     left = (
         Row(item.code, (Note((Span(item.place), f"  {item.message}")), Note(f"because {item.reason}", "dim")))

@@ -334,7 +334,7 @@ def place_text(place: SnippetPlace) -> str:
 
 def measured_speed(measured: PairedTime) -> str:
     """How much faster or slower the call became, if the measurements tell; otherwise that they don't."""
-    if measured.ratio_low <= 1 <= measured.ratio_high or speed_text(measured.ratio) == UNCHANGED:
+    if not measured.is_clear or speed_text(measured.ratio) == UNCHANGED:
         return SAME_SPEED
     return speed_text(measured.ratio, measured.ratio_low, measured.ratio_high)
 

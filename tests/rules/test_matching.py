@@ -61,8 +61,8 @@ def rule_of(site: BreakSite) -> BreakRule:
     return next(rule for rule in RULES.breaks if rule.matches(site))
 
 
-def named(name: str, pointed: str | None = None) -> BreakSite:
-    return site_of(next(cause for cause in CAUSES if cause["name"] == name), pointed=pointed)
+def named(name: str, pointed: str | None = None, **given: str) -> BreakSite:
+    return site_of(next(cause for cause in CAUSES if cause["name"] == name) | given, pointed=pointed)
 
 
 def _wrong(cause: dict[str, Any]) -> Iterator[str]:
@@ -143,6 +143,8 @@ def test_every_setting_that_a_fix_names_exists() -> None:
         ("return y * 2 if m.any() else y", "return torch.where(m.any(), y * 2, y)"),
         ("z = f(y if m.sum() > 0 else -y, [m])", "z = f(torch.where(m.sum() > 0, y, -y), [m])"),
         ("z = m.any() and y.all()", "z = (m.any() & y.all())"),
+        ("if m.sum() == 3:\n    raise ValueError('no')", "torch._assert_async(m.sum() != 3, 'no')"),
+        ("if m.sum() >= 3:\n    raise ValueError('no')", "torch._assert_async(~(m.sum() >= 3), 'no')"),
     ],
 )
 def test_a_branch_is_rewritten_only_if_its_meaning_is_certain(statement: str, code: str | None) -> None:
@@ -150,6 +152,29 @@ def test_a_branch_is_rewritten_only_if_its_meaning_is_certain(statement: str, co
     cause["line"] = statement.splitlines()[0]
     site = site_of(cause)
     assert rule_of(site).fixes(site)[0].snippet == code
+
+
+@for_each(
+    "statement, title",
+    [
+        ("ok = all([y.sum() > 0])", "Use the tensor itself: `all` of one value is that value"),
+        ("ok = all(y > 0)", "Use the tensor's own `all`"),
+        ("ok = all([y > 0, y < 1])", "Stack the tensors with `torch.stack`, and use the tensor's own `all` on them"),
+        ("ok = all(ys)", "Stack the tensors with `torch.stack`, and use the tensor's own `all` on them"),
+    ],
+)
+def test_one_tensor_is_not_stacked(statement: str, title: str) -> None:
+    site = named("d all", statement=statement, pointed=statement.removeprefix("ok = "))
+    assert rule_of(site).fixes(site)[0].title == title
+
+
+def test_a_choice_that_torch_points_to_is_named_by_its_condition() -> None:
+    choice = "m[-1] if m[0] else m[1]"
+    site = named("d elif", statement=f"y = {choice}", line=f"y = {choice}", pointed=choice)
+    assert (
+        rule_of(site).fixes(site)[0].title
+        == "Replace the choice by `m[0]` with `torch.where` on the values of both branches"
+    )
 
 
 def test_a_call_that_only_holds_the_break_is_never_skipped() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.fixes import ColdCompile, LeftFinding, PairedTime, Treatment, TriedFix
+from graphdoctor.facts.fixes import ColdCompile, LeftFinding, PairedTime, Treatment, TriedFix, Verdict
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.views.fixes import outcome, treatment_parts
 from graphdoctor.views.parts import statements
+from tests.each import for_each
 from tests.factories import diagnosed, recording
 
 BEFORE = Counts(
@@ -74,6 +75,8 @@ OUTCOMES: dict[str, tuple[Treatment, str]] = {
     ),
     # No speed is claimed that wasn't measured, and eager doesn't decide beside inductor.
     **{f"unclear, {pair}": (treated(graphs=3, times=(times("inductor", *pair),)), "eager") for pair in UNCLEAR},
+    # Each turn was shorter, and their medians say the opposite.
+    "contradictory": (treated(graphs=3, times=(FASTER.replace(before_us=202.0, after_us=207.0),)), "eager"),
     "slower under inductor": (treated(graphs=3, times=(times("eager", 0.2, 0.2, 0.2), SLOWER)), "eager"),
     "faster under eager": (treated(graphs=3, times=(times("eager", 0.5, 0.5, 0.5),)), "eager"),
     "unknown coverage is no change": (treated(graphs=3, coverage=None), "eager"),
@@ -104,3 +107,17 @@ def test_what_changed_is_named_and_nothing_that_was_not_measured(snapshot: Snaps
     assert told == snapshot
     assert "CUDA graphs, 0, 1" in shown(recording_graphs())
     assert "compiling, inductor, 133.7 s, 50.3 s" in shown(OUTCOMES["what compiling takes"][0])
+
+
+@for_each(
+    "verdicts, title",
+    [
+        (["verified"], "The verified fix"),
+        (["contained"], "The applied fix"),
+        (["verified", "contained"], "Both applied fixes together"),
+        (["verified"] * 3, "All 3 verified fixes together"),
+    ],
+)
+def test_only_what_removes_its_break_is_called_verified(verdicts: list[Verdict], title: str) -> None:
+    told = shown(treated(*(fix(number, verdict=verdict) for number, verdict in enumerate(verdicts))))
+    assert title in told

@@ -10,6 +10,7 @@ from itertools import zip_longest
 import libcst as cst
 from libcst import matchers
 
+from graphdoctor.facts.wording import listed
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.branches import RETURNED, Branch, Comments, Step, branch_of, line_of, lines_for
 from graphdoctor.fixes.source.effects import is_report, touched
@@ -36,7 +37,7 @@ from graphdoctor.fixes.source.nodes import (
     lines_of,
     name_set,
     refuse_lost_comments,
-    torch_call,
+    where,
     without_parentheses,
 )
 from graphdoctor.fixes.source.tree import (
@@ -168,7 +169,11 @@ class _Choice:
         longest = max(chosen, key=len)
         decline_if(not longest, "no branch assigns a name that is used later")
         if any(targets not in ([], longest) for targets in chosen):
-            raise DeclinedError("the branches assign different names, or in a different order")
+            names = dict.fromkeys(itertools.chain.from_iterable(chosen))
+            in_some = [f"`{name}`" for name in names if name != RETURNED and any(name not in one for one in chosen)]
+            before = " before they return" if RETURNED in names else ""
+            decline_if(bool(in_some), f"only some branches assign {listed(in_some)}{before}")
+            raise DeclinedError("the branches assign names in a different order")
         rows: list[list[Step | None]] = []
         seen: set[str] = set()
         for sections in zip_longest(*columns, fillvalue=((), None)):
@@ -292,18 +297,14 @@ def _chosen(conditions: _Values, values: _Values) -> cst.BaseExpression:
             # Divided by 1, it is what it was.
             if divided.left.deep_equals(last) and not divided.right.deep_equals(before):
                 return divided.deep_clone()
-    chosen = last.deep_clone()
+    chosen = last
     for condition, value in reversed(list(zip(conditions, safe, strict=False))):
-        chosen = torch_call("where", _copies([condition, value, chosen]))
+        chosen = where(condition, value, chosen)
     return chosen
 
 
 def _target(row: Sequence[Step | None]) -> str:
     return next(step.target for step in row if step is not None)
-
-
-def _copies(values: _Values) -> list[cst.BaseExpression]:
-    return [value.deep_clone() for value in values]
 
 
 def _lines_behind(source: SourceFile, statement: cst.If) -> Sequence[cst.BaseStatement]:
@@ -409,7 +410,7 @@ def choose_at_return(place: Place) -> Edit:
         late = known(found.value, "a later `return` returns nothing")
         refuse_unless_tensor(late)
         safe = guarded(late, is_early, is_if=False)
-        changes.append((late, torch_call("where", _copies([is_early, value, safe]))))
+        changes.append((late, where(is_early, value, safe)))
     refuse_lost_comments([statement], lines)
     title = "Compute the rest in any case, and choose what is returned with `torch.where`"
     return place.edit(title, (statement, lines), *changes)

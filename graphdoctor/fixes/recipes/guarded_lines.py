@@ -38,6 +38,7 @@ from graphdoctor.fixes.source.nodes import (
     set_names,
     targets_of,
     torch_call,
+    where,
     without_parentheses,
 )
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, dotted, known, need, only
@@ -151,15 +152,14 @@ class _InPlace:
         self._count += 1
         self.is_written = True
         safe = guarded(value, self._condition, is_if=True)
-        return torch_call("where", [self._condition.deep_clone(), safe.deep_clone(), target.deep_clone()])
+        return where(self._condition, safe, target)
 
     def _amount(self, value: cst.BaseExpression, neutral: str, loops: tuple[cst.For, ...]) -> cst.BaseExpression:
         """The amount, or the neutral one; in a loop, computed before it if it doesn't depend on it."""
         refuse_unless_tensor(value)
         self._count += 1
         safe = guarded(value, self._condition, is_if=True)
-        amounts = [self._condition.deep_clone(), safe.deep_clone(), cst.parse_expression(neutral)]
-        chosen = torch_call("where", amounts)
+        chosen = where(self._condition, safe, cst.parse_expression(neutral))
         if not loops or any(_depends_on(value, loop) for loop in loops):
             return chosen
         name = cst.Name(self._names.fresh("amount"))

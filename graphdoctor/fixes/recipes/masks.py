@@ -20,7 +20,7 @@ from graphdoctor.fixes.source.nodes import (
     keyword_of,
     method_call,
     targets_of,
-    torch_call,
+    where,
 )
 from graphdoctor.fixes.source.torch_names import FRESH
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, known, need
@@ -32,7 +32,10 @@ _ELEMENTWISE = frozenset({"abs", "neg", "square", "sin", "cos", "tanh", "sigmoid
 """Elementwise methods whose gradient is finite everywhere."""
 
 _FLATTENING = frozenset({"squeeze", "flatten", "view", "reshape", "ravel"})
-_MASKS = cst.Name | cst.Attribute | cst.Comparison | cst.UnaryOperation | cst.BinaryOperation | cst.Call
+_MASKS = cst.Name | cst.Attribute | cst.Comparison | cst.Call
+_OF_MASKS = cst.BitInvert | cst.BitAnd | cst.BitOr | cst.BitXor | cst.Multiply
+"""Operators that masks are made with; `x[-1]` and `x[n - 1]` select by a position."""
+
 _BRACKETS = cst.Arg | cst.Assign | cst.AugAssign | cst.Return | cst.Element | cst.Index | cst.NamedExpr
 """Statements and brackets around an expression."""
 
@@ -217,7 +220,7 @@ def _assigned(place: Place, small: cst.Assign | cst.AugAssign, target: _Selectio
         inner = cst.BinaryOperation(tensor.deep_clone(), operator, as_operand(inner))
     else:
         decline_if(not is_repeatable(target.index), "the mask would be computed twice")
-    kept = torch_call("where", [target.index.deep_clone(), inner.with_changes(lpar=(), rpar=()), tensor.deep_clone()])
+    kept = where(target.index, inner.with_changes(lpar=(), rpar=()), tensor)
     # Other code may hold the same tensor, such as the caller that passed it in; then it has to change in place.
     new = cst.Expr(cst.Call(cst.Attribute(as_operand(tensor), cst.Name("copy_")), [cst.Arg(kept)]))
     if isinstance(tensor, cst.Name) and _is_own(source, tensor):
@@ -292,7 +295,11 @@ def _selection(source: SourceFile, node: cst.CSTNode) -> _Selection | None:
 def _is_masked(source: SourceFile, node: cst.BaseExpression) -> bool:
     """Whether it selects by what may be a mask: neither a number nor a string nor a slice."""
     selection = _selection(source, node)
-    return selection is not None and isinstance(selection.index, _MASKS)
+    match None if selection is None else selection.index:
+        case cst.UnaryOperation(operator=operator) | cst.BinaryOperation(operator=operator):
+            return isinstance(operator, _OF_MASKS)
+        case index:
+            return isinstance(index, _MASKS)
 
 
 def _is_nonzero(source: SourceFile, node: cst.BaseExpression) -> bool:

@@ -7,8 +7,16 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 from libcst import matchers
 
-from graphdoctor.fixes.source.nodes import bracketed, called, enclosed, is_in_place, torch_call, with_parentheses_of
-from graphdoctor.fixes.source.torch_names import BOOLEAN_METHODS, REDUCED
+from graphdoctor.fixes.source.nodes import (
+    bracketed,
+    called,
+    enclosed,
+    is_in_place,
+    torch_call,
+    where,
+    with_parentheses_of,
+)
+from graphdoctor.fixes.source.torch_names import BOOLEAN_METHODS, INTEGER_METHODS, REDUCED
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, dotted, walk
 
 _PYTHON_CALLS = frozenset(
@@ -77,13 +85,52 @@ def as_boolean_tensor(test: cst.BaseExpression, source: SourceFile) -> cst.BaseE
 
 
 def negated(test: cst.BaseExpression, source: SourceFile) -> cst.BaseExpression:
-    """The opposite of a test: ``~`` if it is certainly boolean, otherwise ``torch.logical_not``."""
+    """The opposite of a test: another comparison, ``~`` if it is certainly boolean, otherwise ``torch.logical_not``.
+
+    With NaN, ``a < b`` and ``a >= b`` are both false, so one takes the place of the other among integers only.
+    """
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return as_boolean_tensor(test.expression, source)
     tensor = as_tensor(test, source)
+    match test:
+        case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right) as pair]):
+            opposite = _OPPOSITE.get(type(operator))
+            if opposite is None and is_integer(left, source) and is_integer(right, source):
+                opposite = _OPPOSITE_OF_INTEGERS.get(type(operator))
+            if opposite is not None:
+                spaces = {name: getattr(operator, name) for name in ("whitespace_before", "whitespace_after")}
+                return test.with_changes(comparisons=[pair.with_changes(operator=opposite(**spaces))])
     if is_boolean(test, source):
         return cst.UnaryOperation(cst.BitInvert(), enclosed(tensor, (cst.UnaryOperation,)))
     return torch_call("logical_not", [tensor])
+
+
+_OPPOSITE: dict[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {cst.Equal: cst.NotEqual, cst.NotEqual: cst.Equal}
+_OPPOSITE_OF_INTEGERS: dict[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {
+    cst.LessThan: cst.GreaterThanEqual,
+    cst.LessThanEqual: cst.GreaterThan,
+    cst.GreaterThan: cst.LessThanEqual,
+    cst.GreaterThanEqual: cst.LessThan,
+}
+
+
+def is_integer(value: cst.BaseExpression, source: SourceFile, within: frozenset[str] = frozenset()) -> bool:
+    """Whether it certainly has no NaN, being integers or bools."""
+    match value:
+        case cst.Integer():
+            return True
+        case cst.UnaryOperation(operator=cst.Minus() | cst.Plus(), expression=expression):
+            return is_integer(expression, source, within)
+        case cst.BinaryOperation(operator=cst.Add() | cst.Subtract() | cst.Multiply(), left=left, right=right):
+            return is_integer(left, source, within) and is_integer(right, source, within)
+        case cst.Call(func=cst.Attribute(value=base, attr=cst.Name(value=name))):
+            is_count = name == "sum" and not value.args and is_boolean(base, source)
+            return is_count or name in INTEGER_METHODS | {"numel", "size"}
+        case cst.Call(func=cst.Name(value=name)):
+            return name in ("int", "len")
+        case cst.Name(value=name) if name not in within and (values := source.set_values(value)):
+            return all(is_integer(one, source, within | {name}) for one in values)
+    return is_boolean(value, source, within)
 
 
 def is_boolean(test: cst.BaseExpression, source: SourceFile, within: frozenset[str] = frozenset()) -> bool:
@@ -298,8 +345,8 @@ class _Guard(cst.CSTTransformer):
     def _guarded(self, operand: cst.BaseExpression) -> cst.BaseExpression:
         if is_literal_number(operand) or _is_positive(operand):
             return operand
-        one: list[cst.BaseExpression] = [operand, cst.Integer("1")]
-        return torch_call("where", [self._condition.deep_clone(), *(one if self._is_if else reversed(one))])
+        one: tuple[cst.BaseExpression, cst.BaseExpression] = (operand, cst.Integer("1"))
+        return where(self._condition, *(one if self._is_if else reversed(one)))
 
 
 def _is_positive(value: cst.BaseExpression) -> bool:

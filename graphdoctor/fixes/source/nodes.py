@@ -76,6 +76,14 @@ def torch_call(name: str, arguments: Iterable[cst.BaseExpression]) -> cst.Call:
     return cst.Call(func, [cst.Arg(without_parentheses(argument)) for argument in arguments])
 
 
+def where(condition: cst.BaseExpression, yes: cst.BaseExpression, no: cst.BaseExpression) -> cst.Call:
+    """``torch.where(condition, yes, no)`` with copies of them, and without ``~`` before the condition."""
+    match condition:
+        case cst.UnaryOperation(operator=cst.BitInvert(), expression=opposite):
+            return where(opposite, no, yes)
+    return torch_call("where", [part.deep_clone() for part in (condition, yes, no)])
+
+
 def method_call(node: cst.BaseExpression, *names: str) -> cst.BaseExpression:
     """``x.detach().clone()`` for ``x``, ``detach`` and ``clone``; a copy of ``x`` is used."""
     result = as_operand(node) if names else node.deep_clone()

@@ -197,7 +197,7 @@ def _fixed(tried: Iterable[TriedFix]) -> dict[str, Cost | None]:
             continue
         times = fix.times[0]
         saved = Cost(call_us=times.before_us * (1 - times.ratio), call_from="fix", share=1 - times.ratio)
-        found[fix.fingerprint] = None if times.ratio_low <= 1 <= times.ratio_high else saved
+        found[fix.fingerprint] = saved if times.is_clear else None
     return found
 
 
