@@ -131,6 +131,15 @@ class Cost(Fact):
     """Seconds of the recompiles that it caused, as torch measured them."""
 
 
+class Companion(Fact):
+    """A finding whose fix removed another one too, as its trial showed."""
+
+    code: RuleCode
+    fingerprint: Fingerprint
+    place: str
+    """``file:line``, as in locations."""
+
+
 class Finding(Fact):
     """One problem, or one thing worth knowing."""
 
@@ -174,6 +183,14 @@ class Finding(Fact):
     """Identifies the finding even if its line moves; 16 hexadecimal digits."""
     is_mended: bool = False
     """Whether it is gone with all verified fixes applied, including those of other findings."""
+    goes_with: Companion | None = None
+    """The finding that it is a consequence of: that one's fix alone removed it. None if no trial showed that, or if one
+    showed a fix of its own."""
+
+    @property
+    def site(self) -> str:
+        """Its place and cause, such as ``model.py:26 (GB0059)``."""
+        return f"{self.location.file}:{self.location.line} ({self.torch_id or self.code})"
 
 
 FrameState = Literal["compiled", "partly_eager", "skipped", "empty", "over_limit", "failed", "unfinished"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from graphdoctor.facts.fixes import (
 from graphdoctor.fixes.options import treated_findings
 from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.trials import State, Trials
-from graphdoctor.fixes.verdicts import SKIPPED_FRAME, Judgment
+from graphdoctor.fixes.verdicts import SKIPPED_FRAME, Judgment, SiteChange
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed, attacked_in, compared_with_eager
 from graphdoctor.trials.program import Program
@@ -180,6 +181,16 @@ class TrialLog:
         """Whether the break of an applied fix is still there."""
         verdicts = [entry.tried.verdict for entry in self._entries if entry.fix is fix and entry.tried.is_applied]
         return "contained" in verdicts and "verified" not in verdicts
+
+    def broken_again(self, fix: Candidate, sites: SiteChange) -> list[Finding]:
+        """What an applied fix's calls break for now; empty unless each of them does so for another reason."""
+        names = {
+            entry.tried.fingerprint
+            for entry in self._entries
+            if entry.fix is fix and entry.tried.is_applied and entry.tried.is_on_untouched
+        }
+        found = [sites.at_same_call(target) for target in sites.before.values() if target.fingerprint in names]
+        return list(itertools.chain.from_iterable(found)) if all(found) else []
 
     def is_doubled(self, fix: Candidate) -> bool:
         """Whether another applied fix removed a break by itself that this one removed."""

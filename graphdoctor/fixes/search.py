@@ -428,8 +428,12 @@ class _Rounds:
         return self._back(untouched, best, blamed, "makes it worse", reason)
 
     def _without_useless(self, untouched: State, best: State) -> State | None:
-        """Take back a fix whose break is still there, unless the call is faster with it."""
+        """Take back a fix whose break is still there, unless the call is faster with it, or came back beside others."""
+        sites = self._trials.sites(untouched, best)
         for fix, before in best.applied:
+            if again := self._log.broken_again(fix, sites):
+                places = ", ".join(found.site for found in again)
+                return self._back(untouched, best, fix, "moved", f"with the others, it breaks at {places} instead")
             if not self._log.is_contained(fix):
                 continue
             if not self._options.is_timed:

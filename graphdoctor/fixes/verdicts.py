@@ -104,6 +104,14 @@ class SiteChange:
             or (_is_beside(found, target) and not (has_hidden and not self._reads_from(found, target)))
         ]
 
+    def at_same_call(self, target: Finding) -> list[Finding]:
+        """New sites at the call that a finding's break was at."""
+        line = (target.location.file, target.location.line)
+        at = _column(target)
+        return [
+            found for key, found in self.new.items() if key[:2] == line and (at is None or _column(found) in (None, at))
+        ]
+
     def _reads_from(self, found: Finding, target: Finding) -> bool:
         path = self.root / found.location.file
         if path not in self.texts:
@@ -119,6 +127,12 @@ class SiteChange:
         return reads_from(self.texts[path], found.location.line, origins)
 
 
+def _column(finding: Finding) -> int | None:
+    """The column in the line's text."""
+    column = finding.location.column
+    return None if column is None else column - (finding.location.indent or 0)
+
+
 def _is_beside(found: Finding, target: Finding) -> bool:
     return (found.location.file, found.location.function) == (target.location.file, target.location.function)
 
@@ -132,12 +146,6 @@ def _sites(diagnosis: Diagnosis) -> list[Finding]:
 def _key(finding: Finding, line: int) -> SiteKey:
     cause = finding.reasons[0].gb_type if finding.reasons else finding.code
     return finding.location.file, line, finding.torch_id or cause
-
-
-def site_text(finding: Finding) -> str:
-    """A site's place and cause, such as ``model.py:26 (GB0059)``."""
-    cause = finding.torch_id or finding.code
-    return f"{finding.location.file}:{finding.location.line} ({cause})"
 
 
 def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
@@ -212,8 +220,8 @@ def judge(
         return Judgment("failed", clause(after.recording.exit.message))
     known = differences_of(before.recording)
     verdict, reason = reference.judge(after.recording, drops_output=drops_output, known=known)
-    gone = tuple(site_text(found) for key, found in sites.before.items() if key not in sites.after)
-    new = tuple(map(site_text, sites.new.values()))
+    gone = tuple(found.site for key, found in sites.before.items() if key not in sites.after)
+    new = tuple(found.site for found in sites.new.values())
     if verdict == "changes results":
         return Judgment(verdict, reason, gone, new)
     was, now = before.measures, after.measures
@@ -255,7 +263,7 @@ def _effect(
     if _key(target, target.location.line) in sites.after:
         return "no effect", "the break is still there"
     if replacements := sites.replacements(target):
-        left = f"it breaks at {', '.join(map(site_text, replacements))} instead"
+        left = f"it breaks at {', '.join(found.site for found in replacements)} instead"
         return ("contained", f"{left}, but {progress}") if _has_fewer_breaks(was, now) else ("moved", left)
     return "verified", None
 

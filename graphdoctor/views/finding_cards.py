@@ -210,7 +210,7 @@ def _fix_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
     is_fixed = any(fix.verdict in WORKING for fix in tried)
     is_gone = not is_fixed and all(finding.is_mended for finding in cluster)
     if is_gone:
-        yield Row("gone", Note("with the verified fixes of other findings", "good"))
+        yield Row("gone", Note(companion_text(cluster) or "with the verified fixes of other findings", "good"))
     most = 0 if is_gone else _MAX_TRIED
     most_rest = 0 if is_gone or is_fixed or len(tried) > _MAX_TRIED else max(2 - len(tried), 0)
     for number, fix in enumerate(tried):
@@ -218,6 +218,18 @@ def _fix_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
     for number, fix in enumerate(rest):
         label = "try" if number == 0 and not tried else "or"
         yield Row(label, fix_parts(fix), show="always" if number < most_rest else "long")
+
+
+def companion_text(cluster: Sequence[Finding]) -> str | None:
+    """Whose consequence a finding is: ``goes with GD102 at line 12``; None if no trial showed it."""
+    found = next((finding.goes_with for finding in cluster if finding.goes_with is not None), None)
+    if found is None:
+        return None
+    file, _, line = found.place.rpartition(":")
+    location = cluster[0].location
+    return (
+        f"goes with {found.code} at {f'line {line}' if file in (location.file, location.shown_file) else found.place}"
+    )
 
 
 def verdict_label(verdict: Verdict) -> str:

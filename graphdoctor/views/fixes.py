@@ -16,7 +16,15 @@ from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
 from graphdoctor.facts.wording import duration, join_texts, kind_text, speed_text
 from graphdoctor.views import words
-from graphdoctor.views.finding_cards import card_of, closing, fix_parts, partial_note, place_of, verdict_label
+from graphdoctor.views.finding_cards import (
+    card_of,
+    closing,
+    companion_text,
+    fix_parts,
+    partial_note,
+    place_of,
+    verdict_label,
+)
 from graphdoctor.views.parts import Block, Code, Diff, Note, Row, Rows, Section, Span, Table, Verdict, View
 
 
@@ -40,7 +48,10 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     gone = [cluster for cluster in cards if _is_fixed_by_others(cluster)]
     yield from (card_of(cluster) for cluster in cards if cluster not in gone)
     lines = (
-        Row(finding.code, Note((place_of(finding.location), Span(f"  {finding.message}", tone="dim"))))
+        Row(
+            finding.code,
+            Note((place_of(finding.location), Span(f"  {finding.message}{_why_gone(cluster)}", tone="dim"))),
+        )
         for cluster in gone
         for finding in cluster
     )
@@ -61,6 +72,11 @@ def _is_treated(finding: Finding) -> bool:
 def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
     """Nothing was tried for it, and the fixes of other findings removed it."""
     return all(finding.is_mended and all(fix.verdict == "not tried" for fix in finding.fixes) for finding in cluster)
+
+
+def _why_gone(cluster: Sequence[Finding]) -> str:
+    said = companion_text(cluster)
+    return f" ({said})" if said else ""
 
 
 def _headline(treatment: Treatment) -> Verdict:

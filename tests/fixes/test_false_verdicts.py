@@ -184,6 +184,39 @@ def test_a_break_that_comes_back_on_the_next_line_has_moved(tmp_path: Path) -> N
     assert finding["is_mended"] is is_gone
 
 
+@pytest.mark.parametrize("printed", ['"y", y.mean().item(), y.shape', "[y.mean()]", "torch.Size(y.shape), self"])
+def test_what_torch_can_t_print_later_is_not_left_to_it(tmp_path: Path, printed: str) -> None:
+    forward = (
+        f"    def forward(self, x):\n        y = self.fc(x).sin()\n        print({printed})\n        return y.cos()\n"
+    )
+    treatment = treated(tmp_path, in_class(forward), "--no-timing")["recording"]["treatment"]
+    later = [fix for fix in treatment["tried"] if "reorderable_logging_functions" in (fix["snippet"] or "")]
+    assert "verified" not in [fix["verdict"] for fix in later]
+    assert treatment["after"]["break_sites"] == 0
+
+
+def test_a_fix_that_fails_beside_one_for_the_same_line_is_taken_back(tmp_path: Path) -> None:
+    forward = """\
+    def forward(self, x):
+        x = x.sin()
+        if x.sum() > 0:
+            return x
+        x = x.cos()
+        y = x[0].clone()
+        y.unsqueeze_(0)
+        x.unsqueeze_(0)
+        print("sum", x.sum().item())
+        return x + y
+"""
+    program = in_class(forward).replace("torch.randn(4, 8)", "-torch.ones(4, 4)")
+    treatment = treated(tmp_path, program, "--no-timing")["recording"]["treatment"]
+    later = [fix for fix in treatment["tried"] if "reorderable_logging_functions" in (fix["snippet"] or "")]
+    assert later
+    assert not any(fix["verdict"] == "verified" for fix in later)
+    assert treatment["after"]["break_sites"] == 0
+    assert treatment["left"] == []
+
+
 def test_a_fix_that_silences_a_log_says_so(tmp_path: Path) -> None:
     document = treated(tmp_path, in_class(LOOP), "--no-timing")
     verified = [case for case in document["recording"]["treatment"]["tried"] if case["verdict"] == "verified"]

@@ -160,8 +160,19 @@ def skipping() -> tuple[Recording, Treatment]:
     return known, treatment
 
 
+def following() -> tuple[Recording, Treatment]:
+    """Two breaks, of which the second went with the first."""
+    known = facts(12, 15)
+    found = findings(known)
+    fixes = (
+        tried(known, 12, verdict="verified", diff=GUARD, is_applied=True, sites_gone=(found[12].site, found[15].site)),
+    )
+    gone = (found[12].fingerprint, found[15].fingerprint)
+    return known, Treatment(tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED, gone=gone)
+
+
 FORMS: dict[str, Callable[[], tuple[Recording, Treatment | None]]] = {
-    **{made.__name__: made for made in (every_verdict, peeled, suggested, skipping)},
+    **{made.__name__: made for made in (every_verdict, peeled, suggested, skipping, following)},
     "nothing": lambda: (recording(), None),
 }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.diagnosis import Finding, Fix
-from graphdoctor.facts.fixes import Treatment, TriedFix, Verdict
+from graphdoctor.facts.diagnosis import Companion, Finding, Fix
+from graphdoctor.facts.fixes import WORKING, Treatment, TriedFix, Verdict
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
 from graphdoctor.facts.wording import counted
@@ -34,9 +34,21 @@ def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> l
         finding.replace(
             fixes=fixes_with(finding, treatment.tried, treatment.declined.get(finding.fingerprint)),
             is_mended=finding.fingerprint in treatment.gone,
+            goes_with=_goes_with(finding, treatment),
         )
         for finding in findings
     ]
+
+
+def _goes_with(finding: Finding, treatment: Treatment) -> Companion | None:
+    working = [fix for fix in treatment.tried if fix.verdict in WORKING]
+    is_own = any(fix.fingerprint == finding.fingerprint for fix in working)
+    if is_own or finding.fingerprint not in treatment.gone:
+        return None
+    # Lines of later programs have other numbers.
+    causes = (fix for fix in working if fix.is_applied and fix.is_on_untouched and finding.site in fix.sites_gone)
+    fix = next(causes, None)
+    return None if fix is None else Companion(code=fix.code, fingerprint=fix.fingerprint, place=fix.place)
 
 
 def fixes_with(finding: Finding, tried: Sequence[TriedFix], declined: str | None) -> tuple[Fix, ...]:
@@ -49,7 +61,7 @@ def fixes_with(finding: Finding, tried: Sequence[TriedFix], declined: str | None
     """
     every = [fix for fix in tried if fix.fingerprint == finding.fingerprint]
     # A finding can have only fixes that were tried together with other verified fixes.
-    own = [fix for fix in every if fix.is_on_untouched] or every
+    own = _last([fix for fix in every if fix.is_on_untouched] or every)
     rules = {_key(fix): fix for fix in finding.fixes}
     found = []
     for one in own:
@@ -64,6 +76,16 @@ def fixes_with(finding: Finding, tried: Sequence[TriedFix], declined: str | None
         if not is_edited and not _is_tried(fix, own):
             found.append(_in_words(fix, declined))
     return tuple(sorted(found, key=lambda fix: _ORDER.index(fix.verdict)))
+
+
+def _last(tried: Sequence[TriedFix]) -> list[TriedFix]:
+    """Each fix once, as it was tried last: one that is taken back can be tried again beside others."""
+    found: dict[tuple[str, str | None, str | None], TriedFix] = {}
+    for fix in tried:
+        key = fix.title, fix.snippet, fix.diff
+        if key not in found or not found[key].is_applied:
+            found[key] = fix
+    return list(found.values())
 
 
 def _in_words(fix: Fix, declined: str | None) -> Fix:

@@ -103,6 +103,27 @@ def test_a_finding_that_all_verified_fixes_remove_is_mended() -> None:
     assert with_trials(gone=(plain().fingerprint,)).is_mended
 
 
+def test_a_fix_that_was_tried_twice_is_shown_as_it_was_tried_last() -> None:
+    first, last = tried(kind="call", snippet="a()"), tried(kind="call", snippet="a()", verdict="no effect")
+    assert [fix.verdict for fix in with_trials(first, last).fixes if fix.snippet == "a()"] == ["no effect"]
+    applied = first.replace(is_applied=True)
+    assert [fix.verdict for fix in with_trials(applied, last).fixes if fix.snippet == "a()"] == ["verified"]
+
+
+def test_a_finding_that_only_another_one_s_fix_removed_goes_with_that() -> None:
+    mine = plain()
+    of_another: dict[str, Any] = {"code": "GD102", "fingerprint": "f" * 16, "place": "model.py:7"}
+    other = tried(**of_another, sites_gone=(mine.site,), is_applied=True)
+    found = with_trials(other, gone=(mine.fingerprint,)).goes_with
+    assert found is not None
+    assert {"code": found.code, "fingerprint": found.fingerprint, "place": found.place} == of_another
+    # Nothing is said of what no trial showed, of fixes that aren't there at the end, and of a finding with its own fix.
+    for wrong in ({"sites_gone": ()}, {"is_applied": False}, {"verdict": "no effect"}, {"is_on_untouched": False}):
+        assert with_trials(other.replace(**wrong), gone=(mine.fingerprint,)).goes_with is None
+    assert with_trials(other).goes_with is None
+    assert with_trials(other, tried(), gone=(mine.fingerprint,)).goes_with is None
+
+
 def test_code_that_no_edit_could_be_written_for_is_said_in_words() -> None:
     known = FACTS.replace(sources=(context(12, 'log.info("x")'),))
     (bare,) = diagnosed(known).findings
