@@ -43,7 +43,7 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
-from graphdoctor.trials.replays import Replays
+from graphdoctor.trials.replays import EAGER, Replays
 from graphdoctor.trials.timing import faster
 
 FOLDER = "fixes"
@@ -158,8 +158,8 @@ class _Rounds:
                 edits.append(FileChange(entry, content, content))
             check(edits)
         wanted = {options.finding.fingerprint for options in found}
-        if self._options.is_timed or self._trials.backend == INDUCTOR:
-            self._trials.replays.prepare(INDUCTOR)
+        has_inductor = self._options.is_timed or self._trials.backend == INDUCTOR
+        self._trials.replays.prepare(INDUCTOR if has_inductor else EAGER)
         untouched = self._trials.run_untouched(base.observed, wanted)
         if untouched is None:
             return self._suggested(base, "not_repeatable")

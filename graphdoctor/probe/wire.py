@@ -34,7 +34,7 @@ WARM_ARGUMENT = "warm"
 class WarmRequest(TypedDict):
     """What a warm process is asked to fork; its answer's socket, its output and what it inherits come along.
 
-    Or, with the socket for its requests alone, another warm process, which has imported Inductor.
+    Or, with the socket for its requests alone, another warm process, which has imported more.
     """
 
     path: str | None
@@ -42,6 +42,10 @@ class WarmRequest(TypedDict):
     library: str | None
     inherited: list[int]
     """Numbers under which it expects the other open files."""
+    modules: list[str]
+    """What a warm process imports, in this order."""
+    has_inductor: bool
+    """Whether a warm process imports Inductor."""
 
 
 ProbeRequest = Mapping[str, Any]
@@ -132,6 +136,9 @@ class ReadsRecord(TypedDict):
     prefix: list[str]
     """Folders of the interpreter and its environment."""
     unseen: list[UnseenReads]
+    modules: dict[str, str]
+    """The modules of installed packages that the target imported, in order, with their files; none if it changed the
+    environment before or meanwhile, which they may depend on."""
 
 
 class RunChange(TypedDict):

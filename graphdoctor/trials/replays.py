@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Judged
-from graphdoctor.probe.wire import ATTACKS_FILE
+from graphdoctor.probe.wire import ATTACKS_FILE, READS_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request
@@ -166,8 +166,8 @@ class Replays:
         self._is_cancelled.set()
 
     def prepare(self, backend: str) -> None:
-        """Have what replays with a backend import imported beside other replays."""
-        self._warm.prepare(backend)
+        """Have what the recorded program and a backend import imported once for all replays, beside the first ones."""
+        self._warm.prepare(self._folder.parent / READS_FILE, backend)
 
     def close(self) -> None:
         """Let go of what makes probes start and compile sooner."""

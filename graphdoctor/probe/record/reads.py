@@ -8,6 +8,7 @@ import os
 import site
 import stat
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,17 +50,26 @@ class Reads:
 
     def __init__(self) -> None:
         self._since_ns = time.time_ns()
+        self._known, self._environment = set(sys.modules), dict(os.environ)
+        self._modules: dict[str, str] = {}
         if torch_api.keep_from_compiling(_note):
             sys.addaudithook(_note)
         else:
             _unseen.add("reads")
+
+    def note_imports(self) -> None:
+        """Note what has been imported of installed packages until now."""
+        if dict(os.environ) == self._environment:
+            files = {name: file for name, file in _module_files() if name not in self._known}
+            roots = tuple({f"{sysconfig.get_path(name)}{os.sep}" for name in ("purelib", "platlib")})
+            self._modules = {name: file for name, file in files.items() if file.startswith(roots)}
 
     def write(self, path: Path) -> None:
         """Write what was read until now."""
         named = [name for name in _strange if isinstance(name, (str, bytes, os.PathLike))]
         opened = {*_opened, *(os.path.abspath(os.fsdecode(name)) for name in named)}  # noqa: PTH100 - links stay
         caches = tuple(f"{os.environ[name]}/" for name in _CACHES if os.environ.get(name))
-        files = {*opened, *_module_files(), *_mapped_files()}
+        files = {*opened, *(file for _, file in _module_files()), *_mapped_files()}
         folders = list(sys.path)
         with contextlib.suppress(Exception):  # a user without a home
             folders.append(site.getusersitepackages())
@@ -69,6 +79,7 @@ class Reads:
             search_path=list(dict.fromkeys(os.path.abspath(folder) for folder in folders)),  # noqa: PTH100
             prefix=[sys.base_prefix, sys.prefix],
             unseen=sorted(_unseen),
+            modules=self._modules,
         )
         path.write_text(json.dumps(record), encoding="utf-8")
 
@@ -86,12 +97,13 @@ def _is_made(file: str, caches: tuple[str, ...]) -> bool:
     return file.startswith((*_SYSTEM, *caches)) or (file.endswith(".pyc") and "/__pycache__/" in file)
 
 
-def _module_files() -> Iterator[str]:
-    for module in list(sys.modules.values()):
+def _module_files() -> Iterator[tuple[str, str]]:
+    """The names and files of modules, in the order of their imports."""
+    for name, module in list(sys.modules.items()):
         with contextlib.suppress(Exception):  # anything can be in there
             file = vars(module).get("__file__")
             if isinstance(file, str):
-                yield os.path.abspath(file)  # noqa: PTH100 - links stay
+                yield name, os.path.abspath(file)  # noqa: PTH100 - links stay
 
 
 def _mapped_files() -> Iterator[str]:

@@ -88,7 +88,10 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
             Benched(request, events, *prepared(request, events)).run()
         is_complete = True
     else:
-        workload = Workload(request, events, _print_error, *prepared(request, events))
+        target, calls = prepared(request, events)
+        if reads is not None:
+            reads.note_imports()
+        workload = Workload(request, events, _print_error, target, calls)
         if plan.get("export") is not None:
             from ..steps.exporting import export
 

@@ -3,8 +3,8 @@
 Importing torch takes longer than compiling most models, and a fix is tried in a dozen probes. Comes in: requests of
 ``graphdoctor/trials/launch/warm.py`` on a socket. Goes out: in each fork, the request to run; the process itself never
 returns. It compiles nothing and runs nothing of the user's, so what it forks is as fresh as a new process, but for
-Python's hash seed, which all of them share. Probes that compile with Inductor come from a second such process, forked
-from the first, which imports Inductor meanwhile.
+Python's hash seed, which all of them share. It also forks others like itself, which import more meanwhile: the packages
+that the program imports, and Inductor.
 
 It makes none if it couldn't fork a sound one: with a Python thread running, or a GPU's files open.
 """
@@ -88,7 +88,9 @@ def serve(descriptor: int) -> Path:
                     signal.signal(signal.SIGINT, signal.default_int_handler)
                     return _become(request, descriptors, Path(request["path"]))
                 requests, children, branches = socket.socket(fileno=descriptors[0]), {}, []
-                _load_inductor()
+                _load(*request["modules"])
+                if request["has_inductor"]:
+                    _load_inductor()
                 continue
             if request["path"] is None:
                 os.close(descriptors[0])

@@ -18,13 +18,23 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from graphdoctor.probe.wire import WARM_ARGUMENT, WarmRequest
 from graphdoctor.trials.launch.lifeline import Lifeline
 
 _END_S = 1.0
 _INDUCTOR = "inductor"
+
+
+class _Imports(NamedTuple):
+    """What a warm process has imported beside torch: the program's packages, Inductor."""
+
+    has_packages: bool
+    has_inductor: bool
+
+
+_NOTHING = _Imports(has_packages=False, has_inductor=False)
 
 
 @dataclass
@@ -59,13 +69,15 @@ class WarmProbes:
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
-        self._of_inductor: socket.socket | None = None
+        self._modules: dict[str, str] = {}
+        self._branches: dict[_Imports, socket.socket] = {}
+        self._broken: set[_Imports] = set()
         self._closing = contextlib.ExitStack()
         self._is_usable = sys.platform == "linux"
 
     def close(self) -> None:
         """Stop the process, and probes that still run."""
-        for requests in filter(None, (self._of_inductor, self._requests)):
+        for requests in filter(None, (*reversed(self._branches.values()), self._requests)):
             with requests, contextlib.suppress(OSError):
                 requests.shutdown(socket.SHUT_WR)
                 requests.settimeout(_END_S)
@@ -90,48 +102,59 @@ class WarmProbes:
     ) -> WarmProcess | None:
         """Fork a probe; None where it can't be, so that it must be started."""
         with self._lock:
-            requests = self._connected(environment)
-            if requests is not None and backend == _INDUCTOR:
-                requests = self._branched(requests)
-            if requests is None:
+            main = self._connected(environment)
+            if main is None:
                 return None
-            ours, theirs = socket.socketpair()
-            reading, writing = os.pipe()
-            asked = WarmRequest(path=str(request), library=library, inherited=list(descriptors))
-            content = json.dumps(asked).encode()
-            stdout = os.fdopen(reading, "rb", buffering=0)
-            pid = b""
-            ours.settimeout(timeout_s)
-            try:
-                with theirs, os.fdopen(writing, "wb"):
-                    socket.send_fds(requests, [content], [theirs.fileno(), writing, held, *descriptors])
-                # An interpreter without torch ends before it answers.
-                pid = ours.makefile("rb", buffering=0).readline()
-            except OSError:  # the server is gone, or has been asked for too long
+            asked = WarmRequest(
+                path=str(request), library=library, inherited=list(descriptors), modules=[], has_inductor=False
+            )
+            wanted = _Imports(bool(self._modules) and not self._is_edited(request), backend == _INDUCTOR)
+            if wanted != _NOTHING and wanted not in self._broken:
+                found = _forked(self._branched(main, wanted), asked, held, timeout_s)
+                if isinstance(found, WarmProcess):
+                    return found
+                # Something that it imported may have started a thread.
+                self._broken.add(wanted)
+            found = _forked(main, asked, held, timeout_s)
+            if isinstance(found, OSError):  # the server is gone, or has been asked for too long
                 self._is_usable = False
                 if self._server is not None:
                     self._server.kill()
-        if not pid:
-            ours.close()
-            stdout.close()
-            return None
-        ours.settimeout(None)
-        return WarmProcess(int(pid), stdout, ours)
+            return found if isinstance(found, WarmProcess) else None
 
-    def prepare(self, backend: str) -> None:
-        """Have what probes with a backend need imported meanwhile, if any have been forked yet."""
+    def prepare(self, reads: Path, backend: str) -> None:
+        """Have what probes need imported meanwhile, if any have been forked yet.
+
+        Args:
+            reads: The ``reads.json`` of a run of the program, whose imports they need.
+            backend: What they compile with.
+        """
         with self._lock:
-            if self._requests is not None and backend == _INDUCTOR:
-                self._branched(self._requests)
+            if self._requests is not None:
+                with contextlib.suppress(OSError, ValueError, KeyError):  # it didn't get so far
+                    self._modules = json.loads(reads.read_bytes())["modules"]
+                self._branched(self._requests, _Imports(bool(self._modules), backend == _INDUCTOR))
 
-    def _branched(self, requests: socket.socket) -> socket.socket:
-        """Where to ask for probes that have imported Inductor."""
-        if self._of_inductor is None:
-            self._of_inductor, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            asked = WarmRequest(path=None, library=None, inherited=[])
-            with theirs, contextlib.suppress(OSError):  # asking it for a probe will show that it's gone
-                socket.send_fds(requests, [json.dumps(asked).encode()], [theirs.fileno()])
-        return self._of_inductor
+    def _is_edited(self, request: Path) -> bool:
+        """Whether a probe imports something else in place of one of the modules."""
+        trial = json.loads(request.read_bytes()).get("trial") or {}
+        return not set(self._modules.values()).isdisjoint(trial.get("patches") or ())
+
+    def _branched(self, main: socket.socket, wanted: _Imports) -> socket.socket:
+        """Where to ask for probes that have imported more."""
+        if wanted == _NOTHING:
+            return main
+        if wanted not in self._branches:
+            parent = self._branched(main, wanted._replace(has_inductor=False)) if wanted.has_inductor else main
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            modules = [] if wanted.has_inductor else list(self._modules)
+            asked = WarmRequest(
+                path=None, library=None, inherited=[], modules=modules, has_inductor=wanted.has_inductor
+            )
+            with theirs, contextlib.suppress(OSError):  # asking it for a probe will show that it isn't there
+                socket.send_fds(parent, [json.dumps(asked).encode()], [theirs.fileno()])
+            self._branches[wanted] = ours
+        return self._branches[wanted]
 
     def _connected(self, environment: dict[str, str]) -> socket.socket | None:
         if self._is_usable and self._server is None:
@@ -156,3 +179,29 @@ class WarmProbes:
                     return None
             self._requests = ours
         return self._requests if self._is_usable else None
+
+
+def _forked(
+    requests: socket.socket, asked: WarmRequest, held: int, timeout_s: float | None
+) -> WarmProcess | OSError | None:
+    """A probe; the error if a warm process doesn't answer, None if it can't fork."""
+    ours, theirs = socket.socketpair()
+    reading, writing = os.pipe()
+    stdout = os.fdopen(reading, "rb", buffering=0)
+    failed: OSError | None = None
+    pid = b""
+    ours.settimeout(timeout_s)
+    try:
+        with theirs, os.fdopen(writing, "wb"):
+            open_files = [theirs.fileno(), writing, held, *asked["inherited"]]
+            socket.send_fds(requests, [json.dumps(asked).encode()], open_files)
+        # An interpreter without torch ends before it answers.
+        pid = ours.makefile("rb", buffering=0).readline()
+    except OSError as error:
+        failed = error
+    if not pid:
+        ours.close()
+        stdout.close()
+        return failed
+    ours.settimeout(None)
+    return WarmProcess(int(pid), stdout, ours)

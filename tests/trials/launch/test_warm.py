@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup, probe_command, record
-from graphdoctor.trials.launch.request import Request, parse_target
+from graphdoctor.trials.launch.request import Measured, Request, parse_target
 from graphdoctor.trials.launch.warm import WarmProbes
 from tests.conftest import probe_python
 from tests.sections import texts_beside
@@ -82,7 +83,7 @@ def test_a_forked_probe_records_what_a_started_one_does(program: Path, tmp_path:
 def test_a_probe_with_inductor_records_what_a_started_one_does(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
     started, _ = run(program, "plain", tmp_path / "started", None, python=sys.executable, backend="inductor")
     run(program, "plain", tmp_path / "eager", warm)
-    warm.prepare("inductor")
+    warm.prepare(tmp_path / "eager" / "reads.json", "inductor")
     forked, printed = run(program, "plain", tmp_path / "forked", warm, backend="inductor")
     assert started.reason == forked.reason == "finished"
     assert printed == "imported trace\ncalled\ncalled\n"
@@ -95,11 +96,56 @@ def test_a_probe_with_inductor_records_what_a_started_one_does(program: Path, tm
 def test_what_is_still_importing_ends_with_the_rest(program: Path, tmp_path: Path) -> None:
     probes = WarmProbes(probe_command(probe_python()))
     run(program, "plain", tmp_path / "eager", probes)
-    probes.prepare("inductor")
+    probes.prepare(tmp_path / "eager" / "reads.json", "inductor")
     assert probes._server is not None
     probes.close()
     with pytest.raises(ProcessLookupError):
         os.killpg(probes._server.pid, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_thread", [False, True])
+def test_what_a_program_imports_is_imported_once_unless_it_starts_a_thread(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_thread: bool
+) -> None:
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    text = "import os, threading, time\nPROCESS = os.getpid()\n"
+    if has_thread:
+        text += "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+    (folder / "package.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    probes = WarmProbes(probe_command(probe_python()))
+    try:
+        assert "imported here" in run(program, "imports", tmp_path / "0", probes)[1]
+        reads = tmp_path / "reads.json"
+        reads.write_text(json.dumps({"modules": {"package": str(folder / "package.py"), "missing": "missing.py"}}))
+        probes.prepare(reads, "eager")
+        for number in (1, 2):
+            ended, printed = run(program, "imports", tmp_path / str(number), probes)
+            assert ended.reason == "finished"
+            assert ("imported here" if has_thread else "imported before") in printed
+        assert bool(probes._broken) is has_thread
+        edited = tmp_path / "request.json"
+        for file, expected in ((folder / "package.py", True), (program, False)):
+            edited.write_text(json.dumps({"trial": {"patches": {str(file): "other.py"}}}))
+            assert probes._is_edited(edited) is expected
+    finally:
+        probes.close()
+
+
+@pytest.mark.slow
+def test_what_a_program_imports_may_depend_on_the_environment_that_it_set(tmp_path: Path) -> None:
+    found = []
+    for number, line in enumerate(("pass", "import os; os.environ['TRANSFORMERS_VERBOSITY'] = 'error'")):
+        path = tmp_path / f"model_{number}.py"
+        path.write_text(f"{line}\nimport torch\nimport yaml\n\n\ndef f(x=1.0):\n    return torch.ones(1) * x\n")
+        target = f"{path}:f"
+        request = Request(RunSpec(target=target), parse_target(target), measured=Measured(reads=True))
+        (tmp_path / str(number)).mkdir()
+        assert record(request, tmp_path / str(number), Setup(str(probe_python()))).reason == "finished"
+        found.append("yaml" in json.loads((tmp_path / str(number) / "reads.json").read_text())["modules"])
+    assert found == [True, False]
 
 
 @pytest.mark.slow
