@@ -6,7 +6,7 @@ import ast
 
 from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, setting
+from graphdoctor.rules.toolkit import WITHIN_CALL, Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, setting
 
 
 class NumberArgument(RecompileRule):
@@ -59,6 +59,8 @@ class NumberArgument(RecompileRule):
                 setting("capture_scalar_outputs", title, is_safe=True),
                 code_fix("Keep the tensor: remove `.item()`"),
             )
+        if group.is_within_call:
+            return (WITHIN_CALL,)
         name = group.passed(change)
         if name is None or not _is_computed_with(change):
             title = "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, quoted
+from graphdoctor.rules.toolkit import WITHIN_CALL, Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, quoted
 
 
 class ConstantArgument(RecompileRule):
@@ -46,6 +46,8 @@ class ConstantArgument(RecompileRule):
     kinds = ("flag", "text", "none", "value")
 
     def fixes(self, group: RecompileGroup) -> Fixes:
+        if group.is_within_call:
+            return (WITHIN_CALL,)
         name = quoted(group.first.expression)
         return (
             call_fix(f"Call it once with each value of {name} during warm-up", is_safe=True),

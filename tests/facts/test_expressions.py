@@ -20,6 +20,7 @@ READS = {
     "L['kwargs']['input_ids']": "kwargs['input_ids']",
     "G['LIMIT']": "LIMIT",
     "kwargs['input_ids']": "kwargs['input_ids']",
+    "___normalize_range_iter(L['it'])": "it",
     "something else": "something else",
     "___stack1 == 2.5": "(value from an earlier line) == 2.5",
 }

@@ -70,7 +70,13 @@ def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> I
     def rule_of(change: GuardChange) -> RecompileRule:
         return next(rule for rule in rules if rule.matches(change))
 
+    first_calls: dict[int, int | None] = {}
+    for compile_ in view.recording.compiles:
+        first_calls.setdefault(compile_.frame_id, compile_.call_index)
     for rule, group in recompile_groups(view.events, rule_of):
+        calls = {first_calls.get(event.frame.frame_id) for event in group.events}
+        calls |= {event.call_index for event in group.events}
+        group.is_within_call = len(calls) == 1 and None not in calls
         # A resume function may have another value under an argument's name.
         if group.frame.resumes_at is None and all(event.call_site is None for event in group.events):
             group.parameters = view.recording.target.parameters

@@ -95,6 +95,7 @@ class RecompileGroup:
         parameters: Names of the parameters of the target's own call, if that call is what recompiles; None for a
             function that other code calls, where the names of arguments aren't known.
         names: Expressions of the values.
+        is_within_call: The value changed within one call of the target, as a loop's counter does after a break.
     """
 
     frame: Frame
@@ -102,6 +103,7 @@ class RecompileGroup:
     changes: list[tuple[GuardChange, ...]] = field(default_factory=list)
     parameters: tuple[str, ...] | None = None
     names: set[str] = field(default_factory=set)
+    is_within_call: bool = False
 
     @property
     def first(self) -> GuardChange:

@@ -175,6 +175,7 @@ def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fi
     return (rewritten(site, guarded, title, otherwise=otherwise, is_safe=is_safe),)
 
 
+WITHIN_CALL = code_fix("Fix the graph breaks first: the value changes within one call, as a loop's counter does")
 OWN_FUNCTION = code_fix(
     "If the call must stay, move it into a small function under `@torch.compiler.disable`, called outside loops, `try` "
     "and `with`",

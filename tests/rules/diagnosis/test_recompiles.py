@@ -7,6 +7,7 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, FailedCompile, Recording
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
+from graphdoctor.rules.diagnosis.suggestions import WITHIN_CALL
 from tests.factories import change, compiled, diagnosed, entry, frame, recompiled, recording
 from tests.rules.said import said_in_full
 
@@ -72,6 +73,17 @@ def test_two_values_guarded_on_at_one_line_keep_their_fingerprints_when_one_goes
     told = {finding.fingerprint: finding.message for finding in both.findings}
     assert len(told) == 2
     assert "mask.shape[0]" in told[left.fingerprint]
+
+
+def test_what_changes_within_one_call_is_not_to_stay_the_same_from_call_to_call() -> None:
+    counters = change("number", "i", source="L['i']"), change("value", "it", source="L['it']")
+    for one in counters:
+        titles = [
+            [fix.title for fix in diagnosed(facts_of(recompiled("0/1", one, call=call))).findings[0].fixes]
+            for call in (1, 2, None)
+        ]
+        assert titles[0] == [WITHIN_CALL.title]
+        assert titles[1] == titles[2] != titles[0]
 
 
 def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerprint_when_lines_move() -> None:
