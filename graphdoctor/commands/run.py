@@ -34,7 +34,7 @@ from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.studies.documents import JOB
 from graphdoctor.trace.folder import ranks_at
-from graphdoctor.trials.launch.child import interpreter
+from graphdoctor.trials.launch.child import check_interpreter, interpreter
 from graphdoctor.trials.launch.ownership import sign
 from graphdoctor.trials.launch.script import find_script, run_script
 from graphdoctor.views.formats import DIAGNOSIS, Document
@@ -87,12 +87,12 @@ def run(
     output = choose_output(DIAGNOSIS, asked, Given(), is_on_stdout=False)
     selection = shown.selection(settings)
     found = find_script(script, arguments or [], is_module=module)
+    python = interpreter(process.python)
+    check_interpreter(python)
     recording = settings.store.create(found.label)
     import_report_meanwhile()
     change = UNTOUCHED if is_trying else None
-    ended = run_script(
-        found, recording.path, python=interpreter(process.python), timeout_s=process.timeout, change=change
-    )
+    ended = run_script(found, recording.path, python=python, timeout_s=process.timeout, change=change)
     sign(recording.path)
     if ended.unwritten is not None:
         complain(ended.unwritten.message, ended.unwritten.hint)

@@ -26,10 +26,11 @@ from graphdoctor.facts.trials import UntriedChange
 from graphdoctor.facts.wording import names
 from graphdoctor.fixes.patch import Candidate
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
+from graphdoctor.rules.gd201_recompile_limit import RAISED
 from graphdoctor.trials.program import RunChange
 
 _START = SnippetPlace(where="start")
-_RECOMPILE_LIMIT = Setting(name="torch._dynamo.config.recompile_limit", value=64)
+_RECOMPILE_LIMIT = Setting(name="torch._dynamo.config.recompile_limit", value=RAISED["recompile_limit"])
 _DYNAMIC_MODULE_INTS = Setting(name="torch._dynamo.config.allow_unspec_int_on_nn_module", value=True)
 _SCALARS_IN_GRAPH = Setting(name="torch._dynamo.config.capture_scalar_outputs", value=True)
 _DYNAMIC_PARAMETERS = Setting(name="torch._dynamo.config.force_parameter_static_shapes", value=False)

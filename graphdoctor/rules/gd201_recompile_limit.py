@@ -22,8 +22,8 @@ from graphdoctor.rules.toolkit import (
 )
 
 _MAX_CAUSES = 4
-_RAISED = {"recompile_limit": 16, "accumulated_recompile_limit": 512}
-"""Twice torch's defaults (``torch/_dynamo/config.py``, 2.13)."""
+RAISED = {"recompile_limit": 64, "accumulated_recompile_limit": 512}
+"""Above torch's defaults, 8 and 256 (``torch/_dynamo/config.py``, 2.13)."""
 
 
 class RecompileLimit(RecordingRule, severity="error"):
@@ -123,7 +123,7 @@ def _match(
         user_stack=versions[0].stack if versions else (),
         fixes=(
             call_fix(f"Make the value that changes most often dynamic; {what_if} tries it"),
-            setting(name, raised, value=_RAISED[name], is_safe=True),
+            setting(name, raised, value=RAISED[name], is_safe=True),
         ),
     )
 

@@ -347,6 +347,7 @@ def test_an_interpreter_that_is_not_there_is_refused_and_nothing_runs(tmp_path, 
     process = run_here("run", "--python", "./nothing", "script.py")
     assert (process.returncode, "can't be started" in process.stderr) == (2, True)
     assert not (tmp_path / "ran").exists()
+    assert not list(tmp_path.glob(".graphdoctor/*-script"))
 
 
 def test_a_script_without_torch_is_told_so_and_becomes_the_last_recording(tmp_path, run_cli):

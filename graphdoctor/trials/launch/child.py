@@ -6,9 +6,11 @@ Models are imported after the child has ended, so that it starts soon.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -344,7 +346,15 @@ def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None)
     temporary.replace(recording / META_FILE)
 
 
+def check_interpreter(python: str) -> None:
+    """Refuse an interpreter that can't be started, before anything is written for it."""
+    with starting(python, "an interpreter"):
+        if shutil.which(python) is None:
+            raise OSError(errno.ENOENT, os.strerror(errno.EACCES if Path(python).exists() else errno.ENOENT))
+
+
 def interpreter(asked: str | None) -> str:
     """The interpreter to run the probe with: the one asked for, or ours."""
     path = Path(asked or sys.executable).expanduser()
-    return str(path) if asked is None or path.exists() or os.sep in asked else asked
+    # A name without a folder would be looked for on PATH.
+    return str(path.absolute()) if asked is None or path.exists() or os.sep in asked else asked
