@@ -20,6 +20,7 @@ from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.run_changes import call_fix, cuda_graph_fixes, recompile_fixes, setting_fix
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if
 from graphdoctor.fixes.verdicts import BREAK, CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
+from graphdoctor.fixes.wrapping import wrapped
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program, RunChange
@@ -124,7 +125,7 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[st
                 kind="code",
                 is_safe=edit.is_safe,
                 targets=(finding.fingerprint,),
-                edit=FileChange(source.path, source.content, edit.content),
+                edit=FileChange(source.path, source.content, wrapped(source.content, edit.content, source.path)),
                 contains=not recipe.removes,
                 drops_output=edit.drops_output,
                 reached=edit.reached,

@@ -1,0 +1,134 @@
+"""Breaks lines that an edit made too long, at brackets, as the file's own formatter (ruff or black) would.
+
+Comes in: a file before and after an edit. Goes out: the bytes to write, as they are without a formatter's settings.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import itertools
+import re
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.facts.python_code import parsed
+
+_DEFAULT = 88
+"""What both formatters have by themselves."""
+
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+_CONDITION = re.compile(r"((?:el)?if |while |return |[\w.]+ = )(.+?)(:?)$")
+
+
+def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
+    """An edited file without new lines that are longer than its project allows, if they can be broken."""
+    limit = line_length(path)
+    tree = parsed(after)
+    if limit is None or tree is None:
+        return after
+    try:
+        text = after.decode()
+    except UnicodeDecodeError:
+        return after
+    known = set(before.decode(errors="replace").split("\n"))
+    indented = re.search(r":\s*\n([ \t]+)\S", text)
+    unit = indented[1] if indented else "    "
+    lines: list[str] = []
+    for line in text.split("\n"):
+        code, end = line.removesuffix("\r"), "\r" * line.endswith("\r")
+        is_kept = line in known or len(code) <= limit
+        lines += [line] if is_kept else [f"{part}{end}" for part in _broken(code, limit, unit)]
+    content = "\n".join(lines).encode()
+    result = parsed(content)
+    return content if result is not None and ast.dump(result) == ast.dump(tree) else after
+
+
+def line_length(path: Path) -> int | None:
+    """The longest line that the nearest settings of ruff or black allow a file; None if there are none."""
+    for folder in path.absolute().parents:
+        for name in (".ruff.toml", "ruff.toml", "pyproject.toml"):
+            try:
+                found: dict[str, Any] = tomllib.loads((folder / name).read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue
+            tools = found.get("tool", {}) if name == "pyproject.toml" else {"ruff": found}
+            settings = tools.get("ruff", tools.get("black"))
+            if settings is not None:
+                length = settings.get("line-length", _DEFAULT)
+                return length if isinstance(length, int) else None
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def _broken(line: str, limit: int, unit: str) -> list[str]:
+    """A line broken at its longest brackets: what is in them on a line of its own, or each item if it is too long.
+
+    A condition is broken before its ``and`` or ``or``, in brackets.
+    """
+    code = line.lstrip()
+    indent = line[: len(line) - len(code)]
+    condition = _CONDITION.match(code) if len(line) > limit else None
+    operators = [] if condition is None else _operators(code)
+    if condition is not None and operators:
+        edges = [condition.start(2), *operators, condition.end(2)]
+        parts = [f"{indent}{unit}{code[left:right].strip()}" for left, right in itertools.pairwise(edges)]
+        return [f"{indent}{condition[1]}(", *parts, f"{indent}){condition[3]}"]
+    pair = None if len(line) <= limit else max(_brackets(code), key=lambda found: found[1] - found[0], default=None)
+    if pair is None:
+        return [line]
+    start, end, *commas = pair
+    inner = indent + unit
+    body = code[start:end].strip()
+    parts = [f"{inner}{body}"]
+    if len(parts[0]) > limit and commas:
+        edges = [start, *(comma + 1 for comma in commas), end]
+        items = [code[left:right].strip() for left, right in itertools.pairwise(edges)]
+        parts = [f"{inner}{item.removesuffix(',')}," for item in items if item]
+    broken = [found for part in parts for found in _broken(part, limit, unit)]
+    return [f"{indent}{code[:start]}", *broken, f"{indent}{code[end:]}"]
+
+
+def _brackets(code: str) -> Iterator[tuple[int, ...]]:
+    """The outermost brackets of a line that hold something: where that begins and ends, and its own commas."""
+    depth, start = 0, 0
+    commas: list[int] = []
+    tokens = _tokens(code)
+    has_lambda = any(token.string == "lambda" for token in tokens)
+    for token in tokens:
+        if token.type != tokenize.OP:
+            continue
+        if token.string in _OPENING:
+            depth += 1
+            if depth == 1:
+                start, commas = token.end[1], []
+        elif token.string in _CLOSING:
+            depth -= 1
+            if depth == 0 and code[start : token.start[1]].strip():
+                yield (start, token.start[1], *commas)
+        elif token.string == "," and depth == 1 and not has_lambda:
+            commas.append(token.start[1])
+
+
+def _operators(code: str) -> list[int]:
+    """Where ``and``, or ``or``, stand outside brackets; empty if both do."""
+    depth = 0
+    found: dict[str, list[int]] = {}
+    for token in _tokens(code):
+        depth += (token.string in _OPENING) - (token.string in _CLOSING) if token.type == tokenize.OP else 0
+        if token.string in ("and", "or", "if", "lambda") and depth == 0 and token.start[1]:
+            found.setdefault(token.string, []).append(token.start[1])
+    return next(iter(found.values())) if len(found) == 1 and found.keys() <= {"and", "or"} else []
+
+
+def _tokens(code: str) -> list[tokenize.TokenInfo]:
+    """A line's tokens; none if it isn't whole, or has a comment."""
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(code + "\n").readline))
+    except (tokenize.TokenError, SyntaxError):
+        return []
+    return [] if any(token.type == tokenize.COMMENT for token in tokens) else tokens
