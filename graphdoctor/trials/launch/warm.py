@@ -131,8 +131,11 @@ class WarmProbes:
         """
         with self._lock:
             if self._requests is not None:
+                modules: dict[str, str] = {}
                 with contextlib.suppress(OSError, ValueError, KeyError):  # it didn't get so far
-                    self._modules = json.loads(reads.read_bytes())["modules"]
+                    modules = json.loads(reads.read_bytes())["modules"]
+                # What was imported for another program isn't for this one.
+                self._modules = modules if not self._branches or modules == self._modules else {}
                 self._branched(self._requests, _Imports(bool(self._modules), backend == _INDUCTOR))
 
     def _is_edited(self, request: Path) -> bool:

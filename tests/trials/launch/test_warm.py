@@ -130,6 +130,9 @@ def test_what_a_program_imports_is_imported_once_unless_it_starts_a_thread(
         for file, expected in ((folder / "package.py", True), (program, False)):
             edited.write_text(json.dumps({"trial": {"patches": {str(file): "other.py"}}}))
             assert probes._is_edited(edited) is expected
+        reads.write_text(json.dumps({"modules": {}}))
+        probes.prepare(reads, "eager")
+        assert "imported here" in run(program, "imports", tmp_path / "3", probes)[1]
     finally:
         probes.close()
 
