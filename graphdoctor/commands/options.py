@@ -268,7 +268,7 @@ def run_spec(values: Mapping[str, Any]) -> RunSpec:
 
     read: dict[str, Any] = {}
     for name, value in values.items():
-        if name == "inputs":
+        if name in ("inputs", "own"):
             read[name] = tuple(value or ())
         elif name in ("options", "config"):
             read[name] = parse_assignments(value or (), f"--{name.removesuffix('s')}")

@@ -29,7 +29,7 @@ def command_line(target: TargetInfo, command: str, *flags: str) -> str | None:
 
 def _options(target: TargetInfo) -> Iterator[str]:
     known = {**target.compile_arguments, **target.call_options}
-    known |= {"inputs": target.inputs, "config": target.config, "regional": target.is_regional}
+    known |= {"inputs": target.inputs, "own": target.own, "config": target.config, "regional": target.is_regional}
     for name, told in options_of(RunSpec).items():
         value, (on, *off) = known.get(name), told.flags(name).split("/")
         if isinstance(value, bool):

@@ -26,6 +26,7 @@ HintCode = Literal[
     "changed_call",
     "mode_and_options",
     "refused_compile_arguments",
+    "unknown_package",
     "unknown_argument",
     "unknown_config",
     "config_type",
@@ -120,6 +121,7 @@ _WORDS: dict[HintCode, tuple[str, str]] = {
         "torch.compile doesn't take these arguments: {error}",
         "See {name[backend]}, {name[mode]} and {name[options]}.",
     ),
+    "unknown_package": ("{given[own]}: there is no installed package of this name.", "{nearest}"),
     "unknown_argument": ("{owner} has no {argument} {unknown!r}.", "{nearest}"),
     "unknown_config": ("{name[config]}: torch has no {unknown!r}.", "{nearest}"),
     "config_type": ("{setting}: it takes {type}, and is {default!r} by default.", "Write {default_setting}."),
@@ -159,13 +161,13 @@ def words(code: HintCode, values: Values, surface: Surface) -> Words:
 
 
 def _derived(values: Values, surface: Surface) -> dict[str, object]:
-    names = ("device", "dtype", "batch")
+    names = ("device", "dtype", "batch", "own")
     given = {name: surface.given(name, values[name]) for name in names if name in values}
     found: dict[str, object] = {
         "name": surface.names,
         "unknown": values.get("name"),
         "given": given,
-        "asked": " and ".join(given[name] for name in names[1:] if values.get(name) is not None),
+        "asked": " and ".join(given[name] for name in ("dtype", "batch") if values.get(name) is not None),
         "inputs_hint": surface.inputs_hint,
         "cpu": surface.given("device", "cpu"),
         "float32": surface.given("dtype", "float32"),
@@ -205,7 +207,9 @@ def _without_batch(tensors: HintValue) -> str:
 def _unknown(values: Values, surface: Surface) -> dict[str, object]:
     near, known, argument = values["near"], values.get("known"), values.get("argument")
     otherwise = "torch._inductor.list_options() lists them all."
-    if argument is None:
+    if "own" in values:
+        otherwise = "pip list has the names of those that are installed."
+    elif argument is None:
         otherwise = f"Write it as {surface.setting('torch._dynamo.config.capture_scalar_outputs', True)}."
     elif isinstance(known, list) and known:
         otherwise = f"Known ones: {', '.join(known)}."

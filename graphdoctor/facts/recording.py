@@ -153,6 +153,8 @@ class Environment(Fact):
     stdlib_root: str | None = None
     site_roots: tuple[str, ...] = ()
     """Folders with installed packages."""
+    own_packages: tuple[str, ...] = ()
+    """Installed packages that count as the user's own code, by the name that they're imported under."""
     packages: dict[PackageName, str] | None = None
     """Versions of installed packages that matter to torch.compile, by name; a package without a version isn't
     installed. None if unknown."""
@@ -214,6 +216,8 @@ class TargetInfo(Fact):
     """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
     inputs: tuple[str, ...] = ()
     """The arguments of ``--input``; empty where the program brings its own."""
+    own: tuple[str, ...] = ()
+    """The packages that ``--own`` named."""
     python: str | None = None
     """The interpreter that ``--python`` named; None for graphdoctor's own."""
     compile_arguments: dict[OptionName, object] = field(default_factory=dict)

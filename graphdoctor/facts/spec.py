@@ -159,6 +159,13 @@ class RunSpec(CallSpec):
         goes_to="call",
     )
 
+    own: tuple[str, ...] = option(
+        (),
+        "An installed package that is your own code, too, by the name that it's imported or installed under: fix "
+        "edits its files. Repeatable.",
+        metavar="PACKAGE",
+    )
+
     @classmethod
     def of(cls, calls: CallSpec, *, target: str) -> RunSpec:
         """The run that makes these calls of a target."""

@@ -56,12 +56,18 @@ class Origins:
             return "torch", "torch"
         for root in self._environment.site_roots:
             if _is_below(file, root):
-                return _of_package(re.split(r"[/\\]", file[len(root) :].lstrip("/\\"))[0])
+                return self._of_package(re.split(r"[/\\]", file[len(root) :].lstrip("/\\"))[0])
         if match := _SITE.search(file):
-            return _of_package(match[1])
+            return self._of_package(match[1])
         if (self._environment.stdlib_root and _is_below(file, self._environment.stdlib_root)) or _STDLIB.search(file):
             return "stdlib", None
         return "user", None
+
+    def _of_package(self, name: str) -> tuple[Origin, str | None]:
+        name = name.removesuffix(".py")
+        if name in _TORCH_PACKAGES:
+            return "torch", name
+        return ("user", None) if name in self._environment.own_packages else ("third_party", name)
 
 
 def resumed(name: str) -> tuple[str, int | None]:
@@ -72,11 +78,6 @@ def resumed(name: str) -> tuple[str, int | None]:
 
 def _is_below(file: str, root: str) -> bool:
     return file.startswith(root) and file[len(root) : len(root) + 1] in ("/", "\\", "")
-
-
-def _of_package(name: str) -> tuple[Origin, str | None]:
-    name = name.removesuffix(".py")
-    return ("torch", name) if name in _TORCH_PACKAGES else ("third_party", name)
 
 
 def is_probe(file: str) -> bool:

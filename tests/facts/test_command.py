@@ -35,6 +35,7 @@ SPECS = [
     RunSpec(target="package.module", dynamic=True, fullgraph=True, backward=True, train=True, no_grad=True),
     RunSpec(target="package.module", dynamic=False, train=False, options={"max_autotune": True, "name": "a b"}),
     RunSpec(target="package.module", regional=True),
+    RunSpec(target="package.module", own=("shop", "fancy-shop")),
     RunSpec(target="package.module", dtype="bfloat16", batch=8),
     RunSpec(target="package.module", config={"torch._dynamo.config.recompile_limit": 4, "suppress_errors": False}),
 ]

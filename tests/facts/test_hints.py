@@ -40,7 +40,8 @@ VALUES = {
     "batch": [8, None],
     "is_module": [True, False],
     "argument": ["<argument>", "backend"],
-    **{name: [f"<{name}>"] for name in "callable input device dtype tensor failed type target fewest python".split()},  # noqa: SIM905
+    **{name: [f"<{name}>"] for name in ("callable", "input", "device", "dtype", "tensor", "failed", "type")},
+    **{name: [f"<{name}>"] for name in ("target", "fewest", "python", "own")},
 }
 """Values of the cases, the first of them where a case has no other."""
 MISSING = object()

@@ -26,6 +26,15 @@ def file_record(file: str, text: str | None) -> Record:
     return Record("graphdoctor_file", is_artifact=True, value={}, metadata={}, payload=payload)
 
 
+def test_a_named_package_is_the_users_own():
+    site = "/env/lib/python3.11/site-packages"
+    origins = Origins(Environment(site_roots=(site,), own_packages=("shop", "torch")))
+    assert origins.of(f"{site}/shop/prices.py") == ("user", None)
+    assert origins.of(f"{site}/shop.py") == ("user", None)
+    assert origins.of(f"{site}/shop_extra/prices.py") == ("third_party", "shop_extra")
+    assert origins.of(f"{site}/torch/nn/modules/linear.py") == ("torch", "torch")
+
+
 def kept(folder: Path) -> dict[str, str | None]:
     picture = read_recording(folder, picture=True).picture
     assert picture is not None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib.metadata
+import importlib.util
 import platform
+import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,7 +20,7 @@ from ..events import EventFile
 from ..torch_private import torch_api
 from ..torch_private.torch_config import changed_config, float32_precision
 from ..torch_private.torch_kernels import SHOWN_BY
-from .errors import type_name
+from .errors import RequestError, type_name
 
 if TYPE_CHECKING:
     from ..torch_private.torch_trace import TraceKeeper
@@ -49,7 +52,7 @@ _PACKAGES = [
 """Packages whose version an issue for torch should name, by the names that they are installed under."""
 
 
-def describe_environment(device_name: str | None) -> Environment:
+def describe_environment(device_name: str | None, own: tuple[str, ...] = ()) -> Environment:
     """Where the target runs.
 
     ``device_name`` is given, since asking for it starts CUDA, after which a process can't fork.
@@ -67,6 +70,7 @@ def describe_environment(device_name: str | None) -> Environment:
         torch_root=str(torch_api.torch_root()),
         stdlib_root=paths["stdlib"],
         site_roots=tuple(sorted({paths["purelib"], paths["platlib"]})),
+        own_packages=own,
         packages=_package_versions(),
     )
 
@@ -147,10 +151,32 @@ def device_name(*, may_start: bool = False) -> str | None:
     return None
 
 
-def report_environment(events: EventFile, device_name: str | None) -> None:
+def imported_names(packages: Iterable[str]) -> tuple[str, ...]:
+    """The names that installed packages, given by any of their names, are imported under.
+
+    Raises:
+        RequestError: None has one of the names.
+    """
+    found: set[str] = set()
+    for package in packages:
+        known = importlib.metadata.packages_distributions()
+        provided = {name for name, owners in known.items() if _normal(package) in map(_normal, (name, *owners))}
+        if not provided and not (package.isidentifier() and importlib.util.find_spec(package)):
+            names = sorted({name for owners in known.values() for name in owners})
+            raise RequestError("unknown_package", own=package, near=difflib.get_close_matches(package, names, 1))
+        found |= provided or {package}
+    return tuple(sorted(found))
+
+
+def _normal(name: str) -> str:
+    """As package indexes compare names (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def report_environment(events: EventFile, device_name: str | None, own: Iterable[str] = ()) -> None:
     """Report where the target runs, and what this torch lacks."""
     missing = torch_api.missing()
-    events.write("environment", describe_environment(device_name))
+    events.write("environment", describe_environment(device_name, imported_names(own)))
     for name, purpose in missing.items():
         events.gap("missing_torch_name", f"This torch has no {name}: {purpose} is not available.")
 

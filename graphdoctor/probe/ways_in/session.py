@@ -81,7 +81,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         from ..record.reads import Reads
 
         reads = Reads()
-    reports.report_environment(events, reports.device_name(may_start=True))
+    reports.report_environment(events, reports.device_name(may_start=True), request["own"])
     plan = request["trial"] or {}
     if "timing" in plan:
         with silence():

@@ -121,6 +121,7 @@ class Request:
         return {
             "text": self.spec.target,
             "inputs": list(self.spec.inputs),
+            "own": list(self.spec.own),
             "compile_arguments": self.spec.compile_arguments(),
             "is_regional": self.spec.regional,
             "config": dict(self.spec.config),
