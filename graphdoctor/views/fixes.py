@@ -12,6 +12,7 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import WORKING, Treatment, TriedFix, deciding
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
 from graphdoctor.facts.wording import duration, join_texts, kind_text, speed_text
@@ -46,7 +47,11 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     yield _headline(treatment)
     cards = list(words.clusters(findings))
     gone = [cluster for cluster in cards if _is_fixed_by_others(cluster)]
-    yield from (card_of(cluster) for cluster in cards if cluster not in gone)
+    for first, *others in grouped(
+        (_working_fix(cluster), cluster) for cluster in cards if cluster not in gone
+    ).values():
+        yield card_of(first, others=[cluster[0] for cluster in others])
+        yield from (card_of(cluster, show="long") for cluster in others)
     lines = (
         Row(
             finding.code,
@@ -72,6 +77,13 @@ def _is_treated(finding: Finding) -> bool:
 def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
     """Nothing was tried for it, and the fixes of other findings removed it."""
     return all(finding.is_mended and all(fix.verdict == "not tried" for fix in finding.fixes) for finding in cluster)
+
+
+def _working_fix(cluster: Sequence[Finding]) -> tuple[str | None, ...]:
+    """What tells the fix that works for a finding from others; what tells the finding, if none does."""
+    working = (fix for finding in cluster for fix in finding.fixes if fix.verdict in WORKING)
+    fix = next(working, None)
+    return (cluster[0].fingerprint,) if fix is None else (fix.title, fix.diff, fix.snippet)
 
 
 def _why_gone(cluster: Sequence[Finding]) -> str:

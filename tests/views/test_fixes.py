@@ -171,8 +171,22 @@ def following() -> tuple[Recording, Treatment]:
     return known, Treatment(tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED, gone=gone)
 
 
+def shared() -> tuple[Recording, Treatment]:
+    """One setting for two lines, and an edit for the line between them."""
+    known = facts(12, 15, 18)
+    setting: dict[str, Any] = {"kind": "config", "title": "Let torch call `print` after the graph has run"}
+    setting |= {"snippet": "torch.compiler.config.reorderable_logging_functions.add(print)", "verdict": "verified"}
+    fixes = (
+        tried(known, 12, **setting, is_applied=True),
+        tried(known, 15, verdict="verified", diff=GUARD, is_applied=True),
+        tried(known, 18, **setting, is_applied=True),
+    )
+    gone = tuple(found.fingerprint for found in findings(known).values())
+    return known, Treatment(tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED, gone=gone)
+
+
 FORMS: dict[str, Callable[[], tuple[Recording, Treatment | None]]] = {
-    **{made.__name__: made for made in (every_verdict, peeled, suggested, skipping, following)},
+    **{made.__name__: made for made in (every_verdict, peeled, suggested, skipping, following, shared)},
     "nothing": lambda: (recording(), None),
 }
 
