@@ -38,6 +38,9 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     treatment = diagnosis.recording.treatment
     yield from partial_note(diagnosis)
     findings = [finding for finding in diagnosis.findings if _is_treated(finding)]
+    if not findings and diagnosis.recording.is_partial:
+        yield Verdict("No fixes were tried: the run ended before torch broke or recompiled.", "warning")
+        return
     if not findings:
         yield Verdict("Nothing to fix: no graph breaks and no recompiles.", "good")
         return

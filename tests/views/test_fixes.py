@@ -191,6 +191,13 @@ FORMS: dict[str, Callable[[], tuple[Recording, Treatment | None]]] = {
 }
 
 
+def test_a_run_that_ended_early_shows_not_that_there_is_nothing_to_fix() -> None:
+    failed = recording().replace(is_partial=True)
+    told = rendered(failed)
+    assert "Nothing to fix" not in told
+    assert "No fixes were tried: the run ended before torch broke or recompiled." in words(told)
+
+
 @pytest.mark.parametrize("width", [80, 140])
 @pytest.mark.parametrize("name", FORMS)
 def test_fixes_read_as_they_should(snapshot: SnapshotAssertion, name: str, width: int) -> None:
