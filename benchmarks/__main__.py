@@ -11,11 +11,13 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks import fixes, lint, logs, mutated_logs, overhead, recompiles, report_page, startup, survey
+from benchmarks import fixes, lint, logs, merged_fixes, mutated_logs, overhead, recompiles, report_page, startup, survey
 from benchmarks.rows import Row, Share, as_markdown, as_table
 
-PARTS = ("overhead", "recompiles", "fixes", "samples", "startup", "logs", "page", "lint", "fuzz", "survey")
+PARTS = ("overhead", "recompiles", "fixes", "samples", "startup", "logs", "page", "lint", "fuzz", "survey", "merged")
 _OF_RECORDINGS = {"overhead", "startup"}
+_ASKED_FOR = {"merged"}
+"""Parts that only ``--only`` measures: it installs environments."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -26,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file")
     parser.add_argument("--markdown", action="store_true", help="print the table as docs/benchmarks.md has it")
     chosen = parser.parse_args(arguments)
-    parts = tuple(chosen.only or PARTS)
+    parts = tuple(chosen.only or sorted({*PARTS} - _ASKED_FOR, key=PARTS.index))
     with tempfile.TemporaryDirectory(prefix="graphdoctor-benchmarks-") as folder:
         rows = measure(parts, pairs=1 if chosen.quick else chosen.pairs, is_quick=chosen.quick, folder=Path(folder))
     print(as_markdown(rows) if chosen.markdown else as_table(rows))
@@ -80,6 +82,9 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
     if "survey" in parts:
         _say("surveying")
         rows += survey.measure(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
+    if "merged" in parts:
+        _say("fixing what maintainers fixed")
+        rows += merged_fixes.measure(is_quick=is_quick, folder=folder)
     return rows
 
 

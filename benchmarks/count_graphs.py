@@ -44,10 +44,11 @@ program = importlib.import_module(path.stem)
 torch.manual_seed(0)
 built = program.build()
 inputs = program.example_inputs()
-positional = inputs if isinstance(inputs, tuple) else ()
-named = inputs if isinstance(inputs, dict) else {}
+calls = [inputs] if isinstance(inputs, (tuple, dict)) else list(inputs)
 torch._logging.set_logs(graph_breaks=True)  # type: ignore[attr-defined]
 torch._logging.getArtifactLogger("torch._dynamo.symbolic_convert", "graph_breaks").addHandler(Sites())  # type: ignore[attr-defined]
 with torch.no_grad():
-    torch.compile(built, backend=counting)(*positional, **named)
-print(json.dumps({"graphs": len(graphs), "break_sites": len(sites)}))
+    compiled = torch.compile(built, backend=counting)
+    for call in calls:
+        compiled(**call) if isinstance(call, dict) else compiled(*call)
+print(json.dumps({"graphs": len(graphs), "break_sites": len(sites), "sites": sorted(sites)}))
