@@ -92,7 +92,8 @@ CASES = {
         "the batch is 0",
     ),
     "a branch that values of some size reach": Case(
-        "return x * 2 if 1.2 < x.mean() < 5 else x", "return x", "call 1, output differs", "values are random",
+        "return x * 2 if 1.2 < x.mean() < 5 else x", "return x", "call 1, output differs",
+        "the batch is 12, and values are random",
     ),
     "an index": Case("return x[index]", "return x[torch.tensor([0, 2, 1])]", "call 1, output differs",
                      "index is at the lowest value"),

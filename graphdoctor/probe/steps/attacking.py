@@ -112,7 +112,7 @@ class Attacking:
             arcs = set()
             eager = self._made(attack, is_eager=True, arcs=arcs)
             if eager.is_refused:
-                refused += 1
+                refused += not attack.is_search
                 continue
             # Compiling takes long, so what goes no way of its own is only tried in eager mode.
             is_compiled = not attack.is_search or any(known[arc] < _OFTEN for arc in arcs)
