@@ -152,11 +152,16 @@ class TrialLog:
         return f"{finding.location.shown_file}:{self._trials.original_line(program, finding.location)}"
 
     def apply(self, fixes: Sequence[Candidate], number: int) -> None:
-        """Note that fixes were applied; those of the round that weren't may be tried once more beside them."""
+        """Note that fixes were applied; those of the round that weren't may be tried beside them.
+
+        If they didn't work, once.
+        """
         for entry in (entry for entry in self._entries if entry.tried.round == number):
             if entry.tried.verdict in _APPLICABLE and entry.fix in fixes:
                 entry.update(is_applied=True)
-            elif entry.tried.verdict in _REPEATABLE and entry.mark not in self._repeated:
+            elif entry.tried.verdict in _APPLICABLE or (
+                entry.tried.verdict in _REPEATABLE and entry.mark not in self._repeated
+            ):
                 self._settled.discard(entry.mark)
                 self._repeated.add(entry.mark)
 

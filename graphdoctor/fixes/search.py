@@ -283,8 +283,7 @@ class _Rounds:
         for number, waiting in enumerate((breaks, rest), start=1):
             tried = self._waves(waiting, state, f"{self._number}.{number}")
             if chosen := [one for one in tried if one[0].is_working]:
-                # What passes a value into a part can do so once others have split the function, not they after it.
-                return self._join(state, sorted(chosen, key=lambda one: one[0].fix.moved_out > 0))
+                return self._join(state, sorted(chosen, key=lambda one: one[0].fix.comes_last))
             steps += tried
         return self._join(state, steps[:1]) if steps else None
 

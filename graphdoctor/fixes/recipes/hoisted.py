@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import libcst as cst
@@ -12,7 +12,15 @@ from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import Touched, is_output, is_read, reaching, touched
-from graphdoctor.fixes.source.extraction import Run, computes, functions_in, is_not_traced, owner_of, shell
+from graphdoctor.fixes.source.extraction import (
+    Run,
+    computes,
+    functions_in,
+    is_not_traced,
+    operations_in,
+    owner_of,
+    shell,
+)
 from graphdoctor.fixes.source.flow import Flow, captured, flow, jumps
 from graphdoctor.fixes.source.names import Names
 from graphdoctor.fixes.source.nodes import assigned, bracketed, called, calls_in, expression, is_in_place, name_set
@@ -23,6 +31,7 @@ from graphdoctor.fixes.source.tree import (
     SourceFile,
     decline_if,
     dotted,
+    names_in,
     need,
     parsed,
     walk,
@@ -36,6 +45,7 @@ _BUILTINS = """
 _METHODS = "cpu dim get item items keys max min nonzero numel size unique values"
 _PURE_BUILTINS = frozenset(f"builtins.{name}" for name in _BUILTINS.split())
 _PURE_METHODS = TENSOR_METHODS | TUPLE_METHODS | frozenset(_METHODS.split())
+_CALL_LINE = matchers.SimpleStatementLine([matchers.Expr(matchers.Call())])
 _MOST_MOVED = 6
 """Lines that come along: with more, a good part of the function would no longer be compiled."""
 
@@ -95,6 +105,8 @@ class _Hoist:
         try:
             decline_if(not self._is_movable(top), "the line computes")
             moved, rest = self._with_needed(top, top), None
+            if self.is_called:
+                moved += self._other_checks(moved)
         except DeclinedError:
             value, name = self._value, Names(self.place.source, self.place.function).fresh(self._name)
             made, origins = self._guarded(value)
@@ -103,15 +115,21 @@ class _Hoist:
             rest = (value, cst.Name(name))
         kept = [line for line in self.lines if not any(line is one for one in moved)]
         decline_if(not any(map(computes, kept)), "the function does nothing else")
+        moved = [_not_compiled(line) if self.is_called else line for line in moved]
         shown = self.place.source.shortened(top if rest is None else rest[0])
         number = self.place.source.position(top).start.line
         what = f"Run line {number}" if rest is None else f"Find out `{shown}`"
         of = "" if self.call is not None else f" of `{self.place.function.name.value}`"
         title = f"{what} before the compiled part{of}"
         content = self._split(moved, kept, rest) if self.call is None else self._passed(self.call, moved, kept, rest)
-        operations = cst.Call | cst.BinaryOperation | cst.Comparison | cst.UnaryOperation | cst.Subscript
-        count = sum(isinstance(node, operations) for line in moved for node in walk(line))
-        return Edit(title, content, moved_out=count + 1)  # and the condition's own value
+        # With the condition's own value.
+        return Edit(title, content, moved_out=self._operations(moved) + 1, comes_last=True)
+
+    def _operations(self, lines: Sequence[cst.CSTNode], depth: int = 3) -> int:
+        """The most tensor operations in lines, with those of the module's functions that they call."""
+        bodies = {found.name.value: found.body for found in functions_in(self.place.source) if self.is_called}
+        named = [bodies[name.value] for line in lines for name in names_in(line) if depth and name.value in bodies]
+        return operations_in(lines) + sum(self._operations([body], depth - 1) for body in named)
 
     # What moves.
 
@@ -240,6 +258,20 @@ class _Hoist:
             decline_if(any(_draws(source, call) for call in before), "it draws after another number was drawn")
         return [line.node for line in moved]
 
+    def _other_checks(self, moved: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
+        """Later lines that call such a function, too: the break is gone once none of them is compiled."""
+        found: list[cst.BaseStatement] = []
+        for at in range(self.at + 1, len(self.lines)):
+            line = self.lines[at]
+            if not matchers.matches(line, _CALL_LINE) or not self._is_movable(line):
+                continue
+            try:
+                needed = replace(self, at=at)._with_needed(line, line)
+            except DeclinedError:
+                continue
+            found += [one for one in needed if all(one is not other for other in (*moved, *found))]
+        return found
+
     def _line(self, node: cst.BaseStatement) -> _Line:
         found = touched(node, self.owner)
         if self.owner is not None:
@@ -256,7 +288,7 @@ class _Hoist:
         )
 
     def _has_effect(self, line: _Line) -> bool:
-        is_told = matchers.matches(line.node, matchers.SimpleStatementLine([matchers.Expr(matchers.Call())]))
+        is_told = matchers.matches(line.node, _CALL_LINE)
         return bool(line.touched.changed) or line.leaves or is_told
 
     # What is written.
@@ -296,6 +328,16 @@ class _Hoist:
             (line, [*moved, with_replaced(line, [(call, passed)])]),
             (function, function.with_changes(params=params, body=body)),
         )
+
+
+def _not_compiled(line: cst.BaseStatement) -> cst.BaseStatement:
+    """A line that calls a function for its effect, so that torch doesn't compile that by itself, and break there."""
+    if not matchers.matches(line, _CALL_LINE):
+        return line
+    call = calls_in(line)[0]
+    func = expression("torch.compiler.disable({func})", func=call.func)
+    written = with_replaced(line, [(call, call.with_changes(func=func))])
+    return need(written, cst.SimpleStatementLine, "")
 
 
 def _put(lines: Sequence[cst.BaseStatement], change: Change | None) -> list[cst.BaseStatement]:

@@ -27,7 +27,7 @@ from graphdoctor.fixes.source.effects import (
     smalls_under,
     touched,
 )
-from graphdoctor.fixes.source.extraction import Run, functions_in, not_traced
+from graphdoctor.fixes.source.extraction import Run, functions_in, not_traced, operations_in
 from graphdoctor.fixes.source.flow import Flow, captured, flow, jumps
 from graphdoctor.fixes.source.names import Names
 from graphdoctor.fixes.source.nodes import (
@@ -37,6 +37,7 @@ from graphdoctor.fixes.source.nodes import (
     calls_in,
     expression,
     is_in_place,
+    joined,
     lines_of,
     method_call,
     name_set,
@@ -70,10 +71,11 @@ def record_outside(place: Place) -> Edit:
     """
     if not place.is_outermost:
         raise DeclinedError("it isn't in the function that torch.compile was given, and Dynamo would break there")
-    content = _Split.of(place, place.function).content()
-    return Edit(
-        f"Run the lines of `{place.function.name.value}` that record or report after its compiled part", content
-    )
+    split = _Split.of(place, place.function)
+    content = split.content()
+    moved = operations_in(line.node for line in split.lines if line.role != "compute")
+    title = f"Run the lines of `{place.function.name.value}` that record or report after its compiled part"
+    return Edit(title, content, moved_out=moved)
 
 
 @dataclass
@@ -96,6 +98,8 @@ class _Split:
     lines: list[_Line]
     result: cst.SimpleStatementLine | None
     target: _Line
+    first_return: int
+    """The first line that may return early; the number of lines if none does."""
 
     @classmethod
     def of(cls, place: Place, function: cst.FunctionDef) -> _Split:
@@ -112,7 +116,8 @@ class _Split:
         target = next((line for line in lines if any(node is wanted for node in walk(line.node))), None)
         if target is None:
             raise DeclinedError("the line isn't a statement of the function")
-        split = cls(source, function, owner, lines, result, target)
+        early = (at for at, line in enumerate(lines) if any(True for _ in jumps(parsed([line.node]))))
+        split = cls(source, function, owner, lines, result, target, next(early, len(lines)))
         split.sort()
         return split
 
@@ -190,6 +195,8 @@ class _Split:
     def _reason_to_stay(self, at: int) -> str | None:
         """Why a line can't be moved behind the lines that compute; None if it can."""
         line = self.lines[at]
+        if line.role == "record" and at > self.first_return:
+            return "the function may return before it"
         later = [other for other in self.lines[at + 1 :] if other.role == "compute"]
         for other in later:
             if read := sorted(line.flow.assigned & other.flow.read_first):
@@ -247,6 +254,9 @@ class _Split:
                     tested.append((line.node.test, moved.test.deep_clone()))
                 inner += given
                 tail.append(moved)
+        doc = lines_of(self.function.body)[:1] if self.function.get_docstring() is not None else []
+        if self.first_return < len(self.lines) and tail:
+            return self._with_early_returns([*doc, *head], inner, tail, names.fresh("result"), name)
         if self.result is not None and self.bound_outside() & name_set(self.result):
             result = _Line.of(self.result, self.owner)
             given, moved = _Values(self, result, len(self.lines), names, is_result=True).taken()
@@ -257,7 +267,6 @@ class _Split:
             whole = names.fresh("result")
             inner.append(assigned(whole, bracketed(value) if isinstance(value, cst.Tuple) else value))
             self.result = self.result.with_changes(body=[self.result.body[0].with_changes(value=cst.Name(whole))])
-        doc = lines_of(self.function.body)[:1] if self.function.get_docstring() is not None else []
         result_lines = [self.result] if self.result is not None else []
         body = self.function.body.with_changes(body=[*_plain([*doc, *head]), *inner, *_plain(tail), *result_lines])
         source = self.source.changed((self.function, self.function.with_changes(body=body)))
@@ -266,8 +275,57 @@ class _Split:
         run = Run(source, function, function.body, start, start + len(inner))
         return run.moved_and(name, lambda _, caller: not_traced(caller))
 
+    def _with_early_returns(
+        self,
+        before: Sequence[cst.BaseStatement],
+        inner: Sequence[cst.BaseStatement],
+        tail: Sequence[cst.BaseStatement],
+        result: str,
+        name: str,
+    ) -> bytes:
+        """The same, where each ``return`` of the compiled part gives what the moved lines need, too."""
+        last = need(self.result, cst.SimpleStatementLine, "the function returns in some cases only")
+        decline_if(self.bound_outside() & name_set(last, *inner), "what is returned is computed from it")
+        needed = sorted(flow(parsed(tail)).read_first & flow(parsed(inner)).assigned)
+        part = cst.IndentedBlock([*inner, last]).visit(_Returns(needed))
+        lines = [*_plain(before), *need(part, cst.IndentedBlock, "").body]
+        changed = self.source.changed(
+            (self.function, self.function.with_changes(body=self.function.body.with_changes(body=lines)))
+        )
+        function = functions_in(changed)[functions_in(self.source).index(self.function)]
+
+        def recording(_: SourceFile, caller: cst.FunctionDef) -> cst.FunctionDef:
+            *kept, call = lines_of(caller.body)
+            value = need(need(call, cst.SimpleStatementLine, "").body[0], cst.Return, "").value
+            assert value is not None  # what calls the part returns what it gives
+            given = assigned(joined([cst.Name(one) for one in (result, *needed)]), value)
+            body = [*kept, given, *_plain(tail), cst.SimpleStatementLine([cst.Return(cst.Name(result))])]
+            return not_traced(caller.with_changes(body=caller.body.with_changes(body=body)))
+
+        return Run(changed, function, function.body, len(before), len(lines)).moved_and(name, recording)
+
     def bound_outside(self) -> set[str]:
         return set().union(*(line.flow.assigned for line in self.lines if line.role != "compute"))
+
+
+class _Returns(cst.CSTTransformer):
+    """Adds names to each value that a function returns."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:  # noqa: ARG002, N802 - libcst's
+        return False
+
+    def visit_Lambda(self, node: cst.Lambda) -> bool:  # noqa: ARG002, N802 - libcst's
+        return False
+
+    def leave_Return(self, original_node: cst.Return, updated_node: cst.Return) -> cst.Return:  # noqa: ARG002, N802
+        value = updated_node.value or cst.Name("None")
+        if not self._names:
+            return updated_node
+        whole = bracketed(value) if isinstance(value, cst.Tuple) and not value.lpar else value
+        return cst.Return(joined([whole, *(cst.Name(name) for name in self._names)]))
 
 
 class _Values:
@@ -405,7 +463,7 @@ def _return_of(statements: Sequence[cst.BaseStatement]) -> cst.SimpleStatementLi
     returns = [node for statement in tree for node in ast.walk(statement) if isinstance(node, ast.Return)]
     last = statements[-1] if statements else None
     is_last = matchers.matches(last, matchers.SimpleStatementLine([matchers.Return()])) if last is not None else False
-    decline_if(len(returns) > is_last, "the function returns in several places")
+    decline_if(returns and not is_last, "the function returns in some cases only")
     return last if is_last and isinstance(last, cst.SimpleStatementLine) else None
 
 

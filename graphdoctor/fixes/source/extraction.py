@@ -292,6 +292,12 @@ def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
     return params[0].name.value
 
 
+def operations_in(lines: Iterable[cst.CSTNode]) -> int:
+    """The most tensor operations that lines can do by themselves."""
+    kinds = cst.Call | cst.BinaryOperation | cst.Comparison | cst.UnaryOperation | cst.Subscript
+    return sum(isinstance(node, kinds) for line in lines for node in walk(line))
+
+
 def computes(line: cst.CSTNode) -> bool:
     """Whether a line does more than pass values on."""
     return any(isinstance(node, cst.Call | cst.BinaryOperation) for node in walk(line))

@@ -97,6 +97,7 @@ def check(condition, message):
 
 class Net:
     def forward(self, x, weight):
+        check(x.sum() > 0, "positive")
         y = self.linear(x)
         check(torch.isfinite(weight).all(), "weights must be finite")
         return y * weight
@@ -105,14 +106,15 @@ class Net:
 
 def test_a_call_of_a_function_that_breaks_moves_before_the_compiled_part() -> None:
     place = place_at("GD102", CHECKED.replace("if not condition", "if «not condition»"))
-    path = [place.finding.user_stack[0].replace(line=line, column=None) for line in (12, 5)]
+    path = [place.finding.user_stack[0].replace(line=line, column=None) for line in (11, 5)]
     finding = place.finding.replace(user_stack=tuple(path))
     content = hoist_value.edit(replace(place, finding=finding)).content.decode()
     assert (
         content.partition("class Net:\n")[2]
         == """    @torch.compiler.disable(recursive=False)
     def forward(self, x, weight):
-        check(torch.isfinite(weight).all(), "weights must be finite")
+        torch.compiler.disable(check)(x.sum() > 0, "positive")
+        torch.compiler.disable(check)(torch.isfinite(weight).all(), "weights must be finite")
         return self._compiled_part(x, weight)
 
     def _compiled_part(self, x, weight):
