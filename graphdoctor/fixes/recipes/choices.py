@@ -220,7 +220,8 @@ def _inlined(lines: Sequence[cst.SimpleStatementLine]) -> Sequence[cst.SimpleSta
     match lines:
         case [cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=name)], value=test)]), line]:
             uses = [found for found in names_in(line) if found.deep_equals(name)]
-            if len(uses) == 1:
+            # In a comprehension it would be computed for each row.
+            if len(uses) == 1 and not matchers.findall(line, matchers.ListComp()):
                 return [need(line.deep_replace(uses[0], test), cst.SimpleStatementLine, "")]
     return lines
 
@@ -246,11 +247,29 @@ def _columns(values: _Values) -> list[_Values]:
     """The values to choose from: of several at once, such as ``return a, b``, those at each place that differ."""
     if len(values) == 1:
         return [values]
+    if (rows := _rows_of(values)) is not None:
+        return [rows]
     parts = [_parts(value) for value in values]
     if any(keys is None or keys != parts[0][0] for keys, _ in parts):
         return [values]
     columns = list(zip(*(found for _, found in parts), strict=True))
     return [column for column in columns if not _is_same(column)]
+
+
+def _rows_of(values: _Values) -> _Values | None:
+    """What is chosen for each ``row`` of ``[f(row) for row in rows]`` or of ``rows`` itself; None if it's no such."""
+    made = [value for value in values if isinstance(value, cst.ListComp)]
+    if not made or any(one.for_in.ifs or one.for_in.inner_for_in or one.for_in.asynchronous for one in made):
+        return None
+    rows, row = made[0].for_in.iter, made[0].for_in.target
+    if not isinstance(row, cst.Name) or any(not one.for_in.deep_equals(made[0].for_in) for one in made):
+        return None
+    found = [
+        value.elt if isinstance(value, cst.ListComp) else row
+        for value in values
+        if value in made or value.deep_equals(rows)
+    ]
+    return found if len(found) == len(values) else None
 
 
 def _parts(value: cst.BaseExpression) -> tuple[tuple[str, ...] | None, _Values]:
@@ -273,13 +292,17 @@ def _is_same(values: _Values) -> bool:
 def _is_repeated(values: _Values) -> bool:
     """Whether the condition stands more than once in what is chosen."""
     is_guarded = (not guarded(value, cst.Name("condition"), is_if=True).deep_equals(value) for value in values)
-    return any(is_guarded) or (len(values) > 1 and len(_columns(values)) > 1)
+    is_each = _rows_of(values) is not None or (len(values) > 1 and len(_columns(values)) > 1)
+    return any(is_guarded) or is_each
 
 
 def _each_chosen(conditions: _Values, values: _Values, columns: Sequence[_Values]) -> cst.BaseExpression:
     """What is chosen, with the values that differ chosen one by one if they are in displays."""
     if columns == [values]:
         return _chosen(conditions, values)
+    if _rows_of(values) is not None:
+        whole = next(value for value in values if isinstance(value, cst.ListComp))
+        return whole.deep_clone().with_changes(elt=_chosen(conditions, columns[0]))
     display = values[-1].deep_clone()
     assert isinstance(display, cst.Tuple | cst.List | cst.Dict)  # nothing else has columns
     columns = list(zip(*(_parts(value)[1] for value in values), strict=True))
