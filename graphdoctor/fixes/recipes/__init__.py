@@ -17,7 +17,7 @@ from graphdoctor.fixes.recipes import (
     state,
 )
 from graphdoctor.fixes.recipes.hoisted import hoist_value
-from graphdoctor.fixes.recipes.loop_outside import loop_outside
+from graphdoctor.fixes.recipes.loop_outside import grad_outside, loop_outside
 from graphdoctor.fixes.recipes.record_outside import record_outside
 
 _BRANCHES = (
@@ -49,6 +49,7 @@ RECIPES: tuple[Recipe, ...] = (
     output.hoist_read,
     record_outside,
     outlined.backward_out_of_region,
+    grad_outside,
     state.iterable_to_list,
     state.list_argument,
     state.local_parameter_to_tensor,

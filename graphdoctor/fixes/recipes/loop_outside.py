@@ -1,4 +1,4 @@
-"""A loop that Python has to steer: let it, and compile what is in it, before it and after it."""
+"""What Python has to do in between, a loop's steering or a backward pass: compile what is before, in and after it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.extraction import Run, computes, functions_in, owner_of, shell
 from graphdoctor.fixes.source.flow import flow, jumps
 from graphdoctor.fixes.source.names import Names
-from graphdoctor.fixes.source.nodes import assigned, name_set
+from graphdoctor.fixes.source.nodes import assigned, calls_in, name_set
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, need, parsed, with_replaced
 
 _Loop = cst.For | cst.While
@@ -56,6 +56,31 @@ def loop_outside(place: Place) -> Edit:
     content = parts.source.replaced((changed, shell(changed, owner)))
     keyword, line = type(loop).__name__.lower(), place.source.position(loop).start.line
     return Edit(f"Run the `{keyword}` at line {line} in Python, and compile what is in it", content, is_safe=True)
+
+
+@recipe("GD112")
+def grad_outside(place: Place) -> Edit:
+    """Compiles what comes before and after ``torch.autograd.grad(…)``, and calls that in between.
+
+    AOTAutograd makes the backward pass of the part before. Only in the function that torch.compile is given, because
+    Dynamo breaks before a function that it may not trace. Safe: the same statements run in the same order.
+    """
+    place = place.in_outermost
+    source, function = place.source, place.function
+    owner = owner_of(source, function)
+    calls = [call for call in calls_in(place.statement) if source.dotted_name(call) == "torch.autograd.grad"]
+    decline_if(not calls, "the line doesn't call `torch.autograd.grad`")
+    body = need(function.body, cst.IndentedBlock, "the function's body is on one line").body
+    decline_if(all(line is not place.statement for line in body), "the line isn't in the function's body")
+    at = list(body).index(place.statement)
+    parts = _Parts(source, functions_in(source).index(function))
+    parts.move([], at + 1, None, "update")
+    has_loss = parts.move([], int(function.get_docstring() is not None), at, "loss")
+    decline_if(not has_loss, parts.reason or "there is nothing to compile before it")
+    changed = parts.function
+    content = parts.source.replaced((changed, shell(changed, owner)))
+    line = source.position(place.statement).start.line
+    return Edit(f"Run `torch.autograd.grad` at line {line} between what is compiled", content, is_safe=True)
 
 
 def _index(source: SourceFile, block: cst.CSTNode) -> int:

@@ -281,7 +281,8 @@ def is_not_traced(source: SourceFile, function: cst.CSTNode | None) -> bool:
 
 def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
     """The name of a method's object; None for a function of the module. Declines if it can't be such a shell."""
-    is_plain = all(source.is_without_grad(one.decorator) for one in function.decorators)
+    grad_modes = (source.is_without_grad(one.decorator) or _enables_grad(source, one) for one in function.decorators)
+    is_plain = all(grad_modes)
     decline_if(not is_plain, "the function has a decorator")
     decline_if(function.asynchronous is not None, "the function is asynchronous")
     if isinstance(source.parent(function), cst.Module):
@@ -290,6 +291,10 @@ def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
     params = [*function.params.posonly_params, *function.params.params]
     decline_if(not is_method or not params, "it isn't in a method or a function of the module")
     return params[0].name.value
+
+
+def _enables_grad(source: SourceFile, decorator: cst.Decorator) -> bool:
+    return source.dotted_name(decorator.decorator) == "torch.enable_grad"
 
 
 def operations_in(lines: Iterable[cst.CSTNode]) -> int:
