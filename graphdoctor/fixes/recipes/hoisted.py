@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,9 +14,9 @@ from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import Touched, is_output, is_read, reaching, touched
 from graphdoctor.fixes.source.extraction import (
     Run,
+    call_of_part,
     computes,
     functions_in,
-    is_not_traced,
     operations_in,
     owner_of,
     shell,
@@ -97,7 +97,7 @@ class _Hoist:
         decline_if(at < 0, "the line isn't in the function's body")
         tree = parsed(lines)
         decline_if(any(captured([node]) for node in tree), "an inner function may share names with the lines around it")
-        return cls(place, owner_of(source, function), lines, at, _call_of(source, function), is_called)
+        return cls(place, owner_of(source, function), lines, at, call_of_part(source, function), is_called)
 
     def edit(self) -> Edit:
         """The whole line if it can move, else the value."""
@@ -345,27 +345,6 @@ def _put(lines: Sequence[cst.BaseStatement], change: Change | None) -> list[cst.
         return list(lines)
     written = [with_replaced(line, [change]) if change[0] in set(walk(line)) else line for line in lines]
     return [line for line in written if isinstance(line, cst.BaseStatement)]
-
-
-def _call_of(source: SourceFile, function: cst.FunctionDef) -> cst.SimpleStatementLine | None:
-    """The line that calls a function from one that isn't traced; None if it's no such part."""
-    found = [call for call in calls_in(source.tree) if called(call) == function.name.value]
-    for call in found:
-        if not is_not_traced(source, source.function_of(call)):
-            continue
-        decline_if(len(found) != 1, "several lines call the compiled part")
-        line = need(next(iter(_lines_around(source, call)), None), cst.SimpleStatementLine, "the call isn't on a line")
-        names = [dotted(argument.value) for argument in call.args]
-        params = [param.name.value for param in function.params.params]
-        decline_if(
-            names != params[len(params) - len(names) :], "the compiled part gets other values than its names say"
-        )
-        return line
-    return None
-
-
-def _lines_around(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    return (parent for parent in source.parents(node) if isinstance(parent, cst.BaseStatement))
 
 
 def _is_last(source: SourceFile, line: cst.SimpleStatementLine) -> bool:

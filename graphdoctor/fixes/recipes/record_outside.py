@@ -27,7 +27,7 @@ from graphdoctor.fixes.source.effects import (
     smalls_under,
     touched,
 )
-from graphdoctor.fixes.source.extraction import Run, functions_in, not_traced, operations_in
+from graphdoctor.fixes.source.extraction import Run, call_of_part, functions_in, not_traced, operations_in, without_part
 from graphdoctor.fixes.source.flow import Flow, captured, flow, jumps
 from graphdoctor.fixes.source.names import Names
 from graphdoctor.fixes.source.nodes import (
@@ -69,12 +69,19 @@ def record_outside(place: Place) -> Edit:
     Only for the method that torch.compile is given, because Dynamo breaks before a function that it may not trace.
     Unsafe: if the computation raises, the lines before it weren't run, and a check comes after all of it.
     """
-    if not place.is_outermost:
+    if place.in_outermost is not place:
         raise DeclinedError("it isn't in the function that torch.compile was given, and Dynamo would break there")
-    split = _Split.of(place, place.function)
+    line = call_of_part(place.source, place.function)
+    if line is not None and not matchers.matches(line, matchers.SimpleStatementLine([matchers.Return()])):
+        raise DeclinedError("more comes after the compiled part")
+    split = _Split.of(place, place.function, is_part=line is not None)
     content = split.content()
+    if line is not None:
+        content = without_part(SourceFile.parse(place.source.path, content), place.function.name.value)
     moved = operations_in(line.node for line in split.lines if line.role != "compute")
     title = f"Run the lines of `{place.function.name.value}` that record or report after its compiled part"
+    if line is not None:
+        title = "Run the lines of the compiled part that record or report after it"
     return Edit(title, content, moved_out=moved)
 
 
@@ -102,9 +109,9 @@ class _Split:
     """The first line that may return early; the number of lines if none does."""
 
     @classmethod
-    def of(cls, place: Place, function: cst.FunctionDef) -> _Split:
+    def of(cls, place: Place, function: cst.FunctionDef, *, is_part: bool) -> _Split:
         source = place.source
-        owner = _owner(source, function)
+        owner = _owner(source, function, is_part=is_part)
         body = need(function.body, cst.IndentedBlock, "the function's body is on one line").body
         statements = list(body[1:] if function.get_docstring() is not None else body)
         result = _return_of(statements)
@@ -444,9 +451,9 @@ def _is_item(source: SourceFile, node: cst.CSTNode) -> bool:
     return isinstance(call, cst.Call) and call.func is attribute and is_read(source, call)
 
 
-def _owner(source: SourceFile, function: cst.FunctionDef) -> str:
+def _owner(source: SourceFile, function: cst.FunctionDef, *, is_part: bool) -> str:
     is_method = isinstance(next(source.parents(source.parent(function)), None), cst.ClassDef)
-    if not is_method or function.name.value != "forward":
+    if not is_method or (function.name.value != "forward" and not is_part):
         raise DeclinedError("only the `forward` of a module can be split into a compiled part and one that isn't")
     decline_if(function.decorators, "the function has a decorator")
     decline_if(function.asynchronous is not None, "the function is asynchronous")

@@ -21,8 +21,8 @@ from graphdoctor.fixes.source.flow import (
     swallows,
     targets,
 )
-from graphdoctor.fixes.source.nodes import alone, called, calls_in
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, need, parsed, walk
+from graphdoctor.fixes.source.nodes import after_lines, alone, called, calls_in, lines_of
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, dotted, need, parsed, walk
 
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 _Level = tuple[ast.AST, list[ast.stmt], list[ast.stmt], list[ast.stmt]]
@@ -277,6 +277,33 @@ def is_not_traced(source: SourceFile, function: cst.CSTNode | None) -> bool:
     decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
     code = " ".join(source.code(one.decorator) for one in decorators)
     return "disable(recursive=False)" in code or "decorators.skip" in code
+
+
+def call_of_part(source: SourceFile, function: cst.FunctionDef) -> cst.SimpleStatementLine | None:
+    """The line that calls a function from one that isn't traced; None if it's no such part."""
+    found = [call for call in calls_in(source.tree) if called(call) == function.name.value]
+    for call in found:
+        if not is_not_traced(source, source.function_of(call)):
+            continue
+        decline_if(len(found) != 1, "several lines call the compiled part")
+        around = next((one for one in source.parents(call) if isinstance(one, cst.BaseStatement)), None)
+        line = need(around, cst.SimpleStatementLine, "the call isn't on a line")
+        names = [dotted(argument.value) for argument in call.args]
+        params = [param.name.value for param in function.params.params]
+        decline_if(
+            names != params[len(params) - len(names) :], "the compiled part gets other values than its names say"
+        )
+        return line
+    return None
+
+
+def without_part(source: SourceFile, part: str) -> bytes:
+    """The file with a part of a function back in the one that calls it, which isn't traced and only returns it."""
+    function = next(found for found in functions_in(source) if found.name.value == part)
+    line = call_of_part(source, function)
+    assert line is not None  # it is such a part
+    first, *rest = lines_of(function.body)
+    return source.replaced((line, [after_lines(first, line.leading_lines), *rest]), (function, []))
 
 
 def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
