@@ -16,7 +16,7 @@ from graphdoctor.views.printable import printable
 HEADINGS: dict[str, tuple[str, ...]] = {
     "What to run": (
         *("-m", "--files", "--from", "--only", "--exclude", "--shard", "--resume", "--input", "--calls", "--backward"),
-        *("--train", "--no-grad", "--seed", "--device", "--dtype", "--batch", "--python", "--timeout"),
+        *("--train", "--no-grad", "--seed", "--device", "--dtype", "--batch", "--python", "--own", "--timeout"),
     ),
     "torch.compile": ("--backend", "--mode", "--dynamic", "--fullgraph", "--option", "--regional", "--config"),
     "What to measure": (

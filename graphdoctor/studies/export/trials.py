@@ -141,8 +141,8 @@ class ExportTrials:
             for fix in finding.fixes
             if fix.kind == "call" and fix.snippet is not None and fix.place is not None and fix.place.where == "start"
         ]
-        # Settings are of torch.compile: export has its own.
-        found = [one for one in (*edits, *calls) if not one.contains and one.kind != "config"]
+        # Settings are of torch.compile: export has its own. And it takes the function as a whole.
+        found = [one for one in (*edits, *calls) if not one.contains and not one.moved_out and one.kind != "config"]
         return found or self._snippets(finding, sources)
 
     @staticmethod
