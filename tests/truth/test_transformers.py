@@ -87,7 +87,8 @@ def test_longformer_of_four_lengths_is_answered_on_two_screens(run_cli: RunCli, 
     assert len(lines) <= 80, done.stdout
     assert "of operations compiled" in " ".join(lines[:5])
     assert any(line == "What to do" for line in lines[:10])
-    assert max(map(len, lines)) <= 120
+    # Code to paste is never broken; whether it is shown depends on what costs most.
+    assert max(len(line) for line in lines if "ignore_logging_functions.add(" not in line) <= 120
     known = [number for number, line in enumerate(lines) if line.lstrip().startswith("try ")]
     unknown = [number for number, line in enumerate(lines) if "without a known fix" in line]
     assert known
