@@ -69,9 +69,9 @@ def record_outside(place: Place) -> Edit:
     Only for the method that torch.compile is given, because Dynamo breaks before a function that it may not trace.
     Unsafe: if the computation raises, the lines before it weren't run, and a check comes after all of it.
     """
-    if place.in_outermost is not place:
-        raise DeclinedError("it isn't in the function that torch.compile was given, and Dynamo would break there")
     line = call_of_part(place.source, place.function)
+    if line is None and not place.is_outermost:
+        raise DeclinedError("it isn't in the function that torch.compile was given, and Dynamo would break there")
     if line is not None and not matchers.matches(line, matchers.SimpleStatementLine([matchers.Return()])):
         raise DeclinedError("more comes after the compiled part")
     split = _Split.of(place, place.function, is_part=line is not None)
