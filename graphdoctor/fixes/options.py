@@ -130,7 +130,6 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[st
                 drops_output=edit.drops_output,
                 reached=edit.reached,
                 moved_out=edit.moved_out,
-                comes_last=edit.comes_last,
                 raised=edit.raised,
             )
         )

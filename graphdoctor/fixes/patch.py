@@ -234,7 +234,6 @@ class Candidate:
     drops_output: bool = False
     reached: int | None = None
     moved_out: int = 0
-    comes_last: bool = False
     raised: int | None = None
     name: str = ""
     addresses: tuple[str, ...] = ()

@@ -37,8 +37,6 @@ class Edit:
     """The line that an input must have raise, so that exceptions are compared; None if the edit is about none."""
     moved_out: int = 0
     """The most tensor operations that it moves out of what is compiled, as its purpose."""
-    comes_last: bool = False
-    """Whether it can be made once others have split the function, not they after it."""
 
 
 @dataclass(frozen=True)

@@ -283,7 +283,7 @@ class _Rounds:
         for number, waiting in enumerate((breaks, rest), start=1):
             tried = self._waves(waiting, state, f"{self._number}.{number}")
             if chosen := [one for one in tried if one[0].is_working]:
-                return self._join(state, sorted(chosen, key=lambda one: one[0].fix.comes_last))
+                return self._join(state, chosen)
             steps += tried
         return self._join(state, steps[:1]) if steps else None
 

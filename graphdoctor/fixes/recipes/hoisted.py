@@ -11,17 +11,19 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.effects import Touched, is_output, is_read, reaching, touched
+from graphdoctor.fixes.source.effects import Touched, is_output, is_read, reaching, sharing, touched
 from graphdoctor.fixes.source.extraction import (
     Run,
     call_of_part,
     computes,
     functions_in,
+    leaves,
     operations_in,
     owner_of,
+    returns_only,
     shell,
 )
-from graphdoctor.fixes.source.flow import Flow, captured, flow, jumps
+from graphdoctor.fixes.source.flow import Flow, captured, flow
 from graphdoctor.fixes.source.names import Names
 from graphdoctor.fixes.source.nodes import assigned, bracketed, called, calls_in, expression, is_in_place, name_set
 from graphdoctor.fixes.source.torch_names import TENSOR_METHODS, TUPLE_METHODS
@@ -70,9 +72,7 @@ class _Line:
 
     @property
     def leaves(self) -> bool:
-        return any(True for _ in jumps(parsed([self.node]))) or any(
-            isinstance(node, cst.Raise) for node in walk(self.node)
-        )
+        return leaves(self.node) or any(isinstance(node, cst.Raise) for node in walk(self.node))
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class _Hoist:
         title = f"{what} before the compiled part{of}"
         content = self._split(moved, kept, rest) if self.call is None else self._passed(self.call, moved, kept, rest)
         # With the condition's own value.
-        return Edit(title, content, moved_out=self._operations(moved) + 1, comes_last=True)
+        return Edit(title, content, moved_out=self._operations(moved) + 1)
 
     def _operations(self, lines: Sequence[cst.CSTNode], depth: int = 3) -> int:
         """The most tensor operations in lines, with those of the module's functions that they call."""
@@ -192,7 +192,9 @@ class _Hoist:
             case cst.SimpleStatementLine(body=[cst.Assert(test=test)]):
                 return self._is_pure(test)
             case cst.If(test=test, orelse=None) if self._is_pure(test):
-                is_leaving = any(True for _ in jumps(parsed([top])))
+                is_leaving = leaves(top)
+                if is_leaving and self.call is not None and not returns_only(self.call, self.place.function):
+                    return False
                 calls = [call for call in calls_in(top.body) if self._is_own(call)]
                 own = self.place.source.class_of(self.place.function)
                 methods = {node.name.value for node in walk(own) if isinstance(node, cst.FunctionDef)} if own else set()
@@ -249,8 +251,9 @@ class _Hoist:
                 moved.insert(0, line)
                 needed = needed | line.flow.read_first
             else:
+                # All that moves so far comes after it.
+                decline_if(any(self._conflicts(line, one) for one in moved), "what is before it changes it")
                 skipped.append(line)
-            decline_if(any(map(self._conflicts, skipped, [moved[0]] * len(skipped))), "what is before it changes it")
         decline_if(len(moved) > _MOST_MOVED, "it depends on much that is computed before it")
         decline_if(moved[-1].leaves and any(map(self._has_effect, skipped)), "what is before it has an effect")
         if any(_draws(source, call) for node in origins for call in calls_in(node)):
@@ -273,10 +276,12 @@ class _Hoist:
         return found
 
     def _line(self, node: cst.BaseStatement) -> _Line:
-        found = touched(node, self.owner)
-        if self.owner is not None:
-            found = reaching(self.place.source, self.place.function, self.owner, found)
-        return _Line(node, flow(parsed([node])), found)
+        found = reaching(self.place.source, self.place.function, self.owner, touched(node, self.owner))
+        return _Line(node, flow(parsed([node])), found.shared(self._sharing))
+
+    @cached_property
+    def _sharing(self) -> dict[str, frozenset[str]]:
+        return sharing(self.place.source, self.lines, self.owner)
 
     @staticmethod
     def _conflicts(skipped: _Line, moved: _Line) -> bool:
@@ -316,7 +321,6 @@ class _Hoist:
         """The same, where the function is the compiled part already: its caller finds it out and passes it in."""
         source, function = self.place.source, self.place.function
         written = _put(kept, rest)
-        decline_if(any(one.leaves for one in map(self._line, moved)) and not _is_last(source, line), "it leaves early")
         given = sorted(flow(parsed(moved)).assigned & flow(parsed(written)).read_first)
         call = next(call for call in calls_in(line) if called(call) == function.name.value)
         parameters = function.params
@@ -345,11 +349,6 @@ def _put(lines: Sequence[cst.BaseStatement], change: Change | None) -> list[cst.
         return list(lines)
     written = [with_replaced(line, [change]) if change[0] in set(walk(line)) else line for line in lines]
     return [line for line in written if isinstance(line, cst.BaseStatement)]
-
-
-def _is_last(source: SourceFile, line: cst.SimpleStatementLine) -> bool:
-    block = source.parent(line)
-    return isinstance(block, cst.IndentedBlock) and block.body[-1] is line
 
 
 def _draws(source: SourceFile, call: cst.Call) -> bool:

@@ -10,8 +10,8 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.extraction import Run, computes, functions_in, owner_of, shell
-from graphdoctor.fixes.source.flow import flow, jumps
+from graphdoctor.fixes.source.extraction import Run, computes, functions_in, leaves, owner_of, shell
+from graphdoctor.fixes.source.flow import flow
 from graphdoctor.fixes.source.names import Names
 from graphdoctor.fixes.source.nodes import assigned, calls_in, name_set
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, need, parsed, with_replaced
@@ -100,7 +100,7 @@ def _without_appends(
     lines: list[cst.CSTNode] = []
     late: list[cst.SimpleStatementLine] = []
     for line in loop.body.body:
-        if _leaves(line) or any(line is one for one in around):
+        if leaves(line) or any(line is one for one in around):
             lines += [*late, line]
             late = []
             continue
@@ -129,11 +129,6 @@ def _without_appends(
 
 def _list_of(append: cst.SimpleStatementLine) -> str:
     return min(name_set(need(need(append.body[0], cst.Expr, "").value, cst.Call, "").func))
-
-
-def _leaves(line: cst.CSTNode) -> bool:
-    """Whether a line leaves the loop, a turn of it, or the function."""
-    return isinstance(line, cst.BaseStatement) and any(True for _ in jumps(parsed([line])))
 
 
 def _is_append(line: cst.CSTNode) -> bool:
@@ -170,7 +165,7 @@ class _Parts:
         last = len(body) if stop is None else stop
         if keeps is None and self._moved(path, start, last, name):
             return True
-        stay = [at for at in range(start, last) if at in (keeps or ()) or _leaves(body[at]) or _is_append(body[at])]
+        stay = [at for at in range(start, last) if at in (keeps or ()) or leaves(body[at]) or _is_append(body[at])]
         bounds = [start - 1, *stay, last]
         runs = [(one + 1, other) for one, other in itertools.pairwise(bounds) if one + 1 < other]
         runs = [run for run in runs if any(computes(line) for line in body[slice(*run)])]

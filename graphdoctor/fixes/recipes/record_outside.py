@@ -27,7 +27,16 @@ from graphdoctor.fixes.source.effects import (
     smalls_under,
     touched,
 )
-from graphdoctor.fixes.source.extraction import Run, call_of_part, functions_in, not_traced, operations_in, without_part
+from graphdoctor.fixes.source.extraction import (
+    Run,
+    call_of_part,
+    functions_in,
+    leaves,
+    not_traced,
+    operations_in,
+    returns_only,
+    without_part,
+)
 from graphdoctor.fixes.source.flow import Flow, captured, flow, jumps
 from graphdoctor.fixes.source.names import Names
 from graphdoctor.fixes.source.nodes import (
@@ -72,7 +81,7 @@ def record_outside(place: Place) -> Edit:
     line = call_of_part(place.source, place.function)
     if line is None and not place.is_outermost:
         raise DeclinedError("it isn't in the function that torch.compile was given, and Dynamo would break there")
-    if line is not None and not matchers.matches(line, matchers.SimpleStatementLine([matchers.Return()])):
+    if line is not None and not returns_only(line, place.function):
         raise DeclinedError("more comes after the compiled part")
     split = _Split.of(place, place.function, is_part=line is not None)
     content = split.content()
@@ -123,7 +132,7 @@ class _Split:
         target = next((line for line in lines if any(node is wanted for node in walk(line.node))), None)
         if target is None:
             raise DeclinedError("the line isn't a statement of the function")
-        early = (at for at, line in enumerate(lines) if any(True for _ in jumps(parsed([line.node]))))
+        early = (at for at, line in enumerate(lines) if leaves(line.node))
         split = cls(source, function, owner, lines, result, target, next(early, len(lines)))
         split.sort()
         return split
@@ -220,9 +229,7 @@ class _Split:
 
     def _everything(self, found: Touched) -> Touched:
         """What a line touches, under every name that the same objects may have."""
-        reached = reaching(self.source, self.function, self.owner, found)
-        changed = reached.changed.union(*(self._sharing.get(name, ()) for name in reached.changed))
-        return Touched(reached.read | changed, changed)
+        return reaching(self.source, self.function, self.owner, found).shared(self._sharing)
 
     @cached_property
     def _sharing(self) -> dict[str, frozenset[str]]:

@@ -6,7 +6,7 @@ Names decide, so a recipe that moves a record must also compare what the stateme
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -147,6 +147,11 @@ class Touched:
         """Whether the two statements can't change places."""
         return bool(self.changed & later.read or self.read & later.changed)
 
+    def shared(self, groups: Mapping[str, frozenset[str]]) -> Touched:
+        """The same, under every name that the changed objects may have; ``groups`` as of ``sharing``."""
+        changed = self.changed.union(*(groups.get(name, ()) for name in self.changed))
+        return Touched(self.read | changed, changed)
+
     def joined(self, other: Touched) -> Touched:
         """What both touch."""
         return Touched(self.read | other.read, self.changed | other.changed)
@@ -170,10 +175,10 @@ def touched(node: cst.CSTNode, owner: str | None) -> Touched:
     return Touched(read | changed, frozenset(changed))
 
 
-def reaching(source: SourceFile, function: cst.FunctionDef, owner: str, found: Touched) -> Touched:
+def reaching(source: SourceFile, function: cst.FunctionDef, owner: str | None, found: Touched) -> Touched:
     """What is touched, with the attributes of the object that its methods touch."""
     around = source.class_of(function)
-    if around is None:
+    if around is None or owner is None:
         return found
     methods = {node.name.value: node for node in around.body.body if isinstance(node, cst.FunctionDef)}
     seen: set[str] = set()

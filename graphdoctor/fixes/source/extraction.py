@@ -297,6 +297,19 @@ def call_of_part(source: SourceFile, function: cst.FunctionDef) -> cst.SimpleSta
     return None
 
 
+def returns_only(line: cst.SimpleStatementLine, part: cst.FunctionDef) -> bool:
+    """Whether a line returns what a part of its function gives, as it is."""
+    match line.body:
+        case [cst.Return(value=cst.Call() as call)]:
+            return called(call) == part.name.value
+    return False
+
+
+def leaves(line: cst.CSTNode) -> bool:
+    """Whether a line leaves a loop, a turn of it, or its function, other than by an exception."""
+    return isinstance(line, cst.BaseStatement) and any(True for _ in jumps(parsed([line])))
+
+
 def without_part(source: SourceFile, part: str) -> bytes:
     """The file with a part of a function back in the one that calls it, which isn't traced and only returns it."""
     function = next(found for found in functions_in(source) if found.name.value == part)
