@@ -40,7 +40,9 @@ def loop_outside(place: Place) -> Edit:
     loop = next((node for node in around if isinstance(node, _Loop)), None)
     if loop is None:
         raise DeclinedError("no loop is around the line")
-    blocks = [node for node in around[around.index(loop) :] if isinstance(node, _Block)]
+    blocks = [node for node in around[around.index(loop) :] if not isinstance(node, cst.BaseSuite)]
+    if not all(isinstance(block, _Block) for block in blocks):
+        raise DeclinedError("the loop is in a `try`, `match` or `else`")
     decline_if(any(getattr(block, "orelse", None) is not None for block in blocks), "there is an `else`")
     source, decided = _without_appends(source, function, loop, around)
     parts = _Parts(source, functions_in(place.source).index(function))
@@ -152,7 +154,7 @@ class _Parts:
         suite = self.function.body
         for at in path:
             block = suite.body[at]
-            assert isinstance(block, _Block)  # what has another body isn't on the way to a loop
+            assert isinstance(block, _Block)
             suite = block.body
         return suite
 
