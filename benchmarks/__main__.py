@@ -11,10 +11,25 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks import fixes, lint, logs, merged_fixes, mutated_logs, overhead, recompiles, report_page, startup, survey
+from benchmarks import (
+    benches,
+    fixes,
+    lint,
+    logs,
+    merged_fixes,
+    mutated_logs,
+    overhead,
+    recompiles,
+    report_page,
+    startup,
+    survey,
+)
 from benchmarks.rows import Row, Share, as_markdown, as_table
 
-PARTS = ("overhead", "recompiles", "fixes", "samples", "startup", "logs", "page", "lint", "fuzz", "survey", "merged")
+PARTS = (
+    *("overhead", "recompiles", "fixes", "samples", "benches", "startup", "logs", "page", "lint", "fuzz", "survey"),
+    "merged",
+)
 _OF_RECORDINGS = {"overhead", "startup"}
 _ASKED_FOR = {"merged"}
 """Parts that only ``--only`` measures: it installs environments."""
@@ -62,6 +77,9 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
     if "samples" in parts:
         _say("fixing the samples")
         rows += fixes.measure_samples(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
+    if "benches" in parts:
+        _say("benching")
+        rows += benches.measure(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
     if "startup" in parts:
         _say("starting")
         rows += startup.measure(pairs=pairs * (1 if is_quick else 3), recordings=recordings, folder=folder)

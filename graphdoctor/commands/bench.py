@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import typer
 
 from graphdoctor.commands.named import kept_report, place_or_target
 from graphdoctor.commands.options import Given, OutputOptions, TargetOrReportArgument, with_options
-from graphdoctor.commands.running import EXIT_FAILED, begin, finish, recording_of, tell_place
-from graphdoctor.facts.bench import BenchReport
+from graphdoctor.commands.running import EXIT_FAILED, begin, finish, set_up, tell_place
+from graphdoctor.facts.bench import BENCH_PARTS, BenchPart, BenchReport
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.probe.wire import BENCH_FILE
 from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.trials.launch.ownership import sign
+from graphdoctor.trials.launch.recorded import Recorded, new_recording, record_target
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.formats import BENCH
+
+_WHAT = "What to measure"
 
 
 @with_options(formats=BENCH.names, defaults={"backend": "inductor"})
@@ -34,20 +39,39 @@ def bench(
         False,
         "Measure every mode, CUDA graphs, and each repeated block compiled by itself, where possible.",
         flag="--all",
-        heading="What to measure",
+        heading=_WHAT,
     ),
     sweep: str | None = option(
         None,
         "Measure with several sizes: x.shape[0]=1,8,32; dims that change together: x.shape[0],y.shape[0]=1,8.",
         metavar="SIZE=N,N",
     ),
+    is_cold: bool = option(
+        False, "Also measure a start with an empty cache, and a restart.", flag="--cold", heading=_WHAT
+    ),
+    has_results: bool = option(
+        False,
+        "Also compare results with eager mode's, and with a run in float64.",
+        flag="--check-results",
+        heading=_WHAT,
+    ),
+    has_causes: bool = option(
+        False,
+        "Also measure kernels, guards and breaks of every variant: what takes the time.",
+        flag="--why",
+        heading=_WHAT,
+    ),
+    is_thorough: bool = option(
+        False, "All of these, and times as precise as can be: takes minutes.", flag="--thorough", heading=_WHAT
+    ),
     is_minified: bool = option(
-        False, "Let torch make the smallest program of a variant that fails or is wrong.", flag="--minify"
+        False, "With --why: let torch make the smallest program of a variant that fails.", flag="--minify"
     ),
 ) -> None:
     """Measure what torch.compile is worth, beside eager mode.
 
-    Each way to run the target has a process of its own; their calls are timed in turns.
+    Each way to run the target has a process of its own; their calls are timed in turns, until it is plain which is
+    faster.
 
     Examples:
         graphdoctor bench model.py: did it pay, and from which call on
@@ -61,24 +85,36 @@ def bench(
         given.refuse_run(*_MEASURED)
         output.write(kept_report(place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict")))
         return
-    request = Request.of(spec, Measured(coverage=True), target=target)
+    request = Request.of(spec, target=target)
+    asked = {"cold": is_cold, "results": has_results, "causes": has_causes or is_minified}
+    parts: tuple[BenchPart, ...] = tuple(part for part in BENCH_PARTS if is_thorough or asked[part])
     ways = partial(variants_of, variant or (), request.spec, is_all=is_every_mode)
     ways()  # what can't be read is refused before anything runs
     sizes = None if sweep is None else parse_sweep(sweep)
-    with recording_of(request.quick, settings, common, is_warm=True) as (recorded, setup):
-        diagnosis = diagnose_recording(recorded.folder).diagnosis
-        if recorded.exit.reason != "finished":
-            finish(recorded, diagnosis)
-        # Not earlier: the recorded run begins sooner.
-        from graphdoctor.studies.bench.bench import bench as benched
+    from graphdoctor.studies.bench.bench import Wanted
+    from graphdoctor.studies.bench.bench import bench as benched
 
-        variants = ways(has_blocks=bool(diagnosis.recording.target.blocks))
-        report = benched(request, recorded.folder, diagnosis, setup, variants, sweep=sizes, is_minified=is_minified)
+    wanted = Wanted(ways, parts, sizes, is_minified)
+    diagnosis = None
+    with set_up(settings, common, is_warm=True) as setup:
+        if wanted.needs_recording:
+            recorded = record_target(replace(request, measured=Measured(coverage=True)).quick, settings.store, setup)
+            diagnosis = diagnose_recording(recorded.folder).diagnosis
+            if recorded.exit.reason != "finished":
+                finish(recorded, diagnosis)
+            made = recorded.made
+        else:
+            made = new_recording(request, settings.store)
+        report, diagnosis = benched(request, made.path, diagnosis, setup, wanted)
+        sign(made.path)
+    ended = diagnosis.recording.exit
+    if report.verdict.best is None and ended.reason != "finished":
+        finish(Recorded(made, ended), diagnosis)
     output.write(report)
-    tell_place(recorded.made)
+    tell_place(made)
     if report.verdict.best is None:
         raise typer.Exit(EXIT_FAILED)
 
 
-_MEASURED = ("variant", "is_every_mode", "sweep", "is_minified")
+_MEASURED = ("variant", "is_every_mode", "sweep", "is_cold", "has_results", "has_causes", "is_thorough", "is_minified")
 """Parameters that say what to measure."""

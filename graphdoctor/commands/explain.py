@@ -82,7 +82,8 @@ def explain(
 def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
     from graphdoctor.studies.bench.bench import bench
 
-    return bench(request, recording, diagnose_recording(recording).diagnosis, setup)
+    report, _ = bench(request, recording, diagnose_recording(recording).diagnosis, setup)
+    return report
 
 
 def _show(report: BenchReport, output: Output[Result]) -> None:

@@ -276,11 +276,12 @@ class _Worker:
         self._stage = "call"
 
     def _measured(self, request: Request, setup: Setup) -> PieceOutcome:
-        from graphdoctor.studies.bench.bench import bench
+        from graphdoctor.facts.bench import BENCH_PARTS
+        from graphdoctor.studies.bench.bench import Wanted, bench
 
         assert self._diagnosis is not None
         self._stage = "bench"
-        self._bench = bench(request, self._recording, self._diagnosis, setup)
+        self._bench, _ = bench(request, self._recording, self._diagnosis, setup, Wanted(parts=BENCH_PARTS))
         return outcome_of_bench(self._bench)
 
     def _exported(self, request: Request, setup: Setup) -> None:

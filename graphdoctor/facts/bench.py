@@ -30,8 +30,15 @@ Judgement = Literal["faster", "slower", "same", "unknown"]
 """A variant beside eager mode: ``same``: no measurable difference; ``unknown``: it wasn't timed."""
 
 
+BenchPart = Literal["cold", "results", "causes"]
+"""What is measured when it is asked for: ``cold``: starts with an empty cache on disk and after it; ``results``: beside
+eager mode's; ``causes``: the kernels of a call, graphs and breaks of every variant, and where one goes wrong."""
+
+BENCH_PARTS: tuple[BenchPart, ...] = ("cold", "results", "causes")
+
+
 class CallTimes(Fact):
-    """Times of single steady calls, in microseconds; on a GPU until the device is done."""
+    """Times of steady calls, in microseconds."""
 
     median: float
     q1: float
@@ -170,17 +177,22 @@ class Variant(Fact):
     compile_cold_s: float | None = None
     """Seconds that compiling adds to the calls in a new process with an empty cache on disk."""
     compile_warm_s: float | None = None
-    """The same in a second process, which finds what the first left there: what a restart costs."""
+    """The same with what is on disk: what a restart costs. Without a cold start before it, with the user's caches as
+    they are."""
     cache: CacheUse | None = None
-    """What the caches on disk did in that second process."""
+    """What the caches on disk did then."""
     call_us: CallTimes | None = None
-    """Steady calls."""
+    """Steady calls in a row, as in a loop; on a GPU until the last of a few is done."""
+    alone_us: CallTimes | None = None
+    """Steady calls on a GPU, each until the device is done; None where that is the same."""
     speedup: Speedup | None = None
-    """Beside eager mode; for eager mode itself, beside a second process that runs the same, which shows the noise."""
+    """Of calls in a row, beside eager mode; for eager mode itself, beside a second process that runs the same, which
+    shows the noise."""
     judgement: Judgement = "unknown"
     """What the speed-up says, the machine's noise considered."""
     break_even_calls: int | None = None
-    """Calls until a cold start is won back; None if it never is, or that is unknown."""
+    """Calls until a cold start is won back, or if none was measured, a restart; None if it never is, or that is
+    unknown."""
     break_even_cold: BreakEven | None = None
     """The same with its interval."""
     break_even_warm: BreakEven | None = None
@@ -204,7 +216,12 @@ class Variant(Fact):
     findings: tuple[Finding, ...] = ()
     """Why it isn't faster, the most costly first."""
     stages: Stages | None = None
-    """Where it goes wrong; None unless it fails or is wrong."""
+    """Where it goes wrong; None unless it fails or is wrong, or where causes weren't looked for."""
+
+    @property
+    def compile_s(self) -> float | None:
+        """Seconds that compiling adds: in a cold start, or if none was measured, in a restart."""
+        return self.compile_warm_s if self.compile_cold_s is None else self.compile_cold_s
 
 
 class Throughput(Fact):
@@ -227,8 +244,9 @@ class BenchVerdict(Fact):
 class Noise(Fact):
     """How steady the machine is."""
 
-    ratio: float
-    """Eager mode beside eager mode in another process; 1 on a quiet machine."""
+    ratio: float | None
+    """Eager mode beside eager mode in another process; 1 on a quiet machine. None without such a process: the variants
+    differ by more than two such processes do."""
     spread: float
     """Distance between the quartiles of the times of single calls in eager mode, divided by their median."""
     is_noisy: bool
@@ -260,6 +278,8 @@ class BenchReport(Document):
     """Python, torch and the machine; None if the program never got so far."""
     target: TargetInfo
     verdict: BenchVerdict
+    measured: tuple[BenchPart, ...] = BENCH_PARTS
+    """What was measured beside compiling and calls."""
     call: str | None = None
     """The call that was timed: the arguments of the last one, in short."""
     throughput: Throughput | None = None

@@ -50,7 +50,8 @@ class WarmRequest(TypedDict):
 
 ProbeRequest = Mapping[str, Any]
 """``request.json``: what the probe is asked to do. The fields of ``RunSpec`` but the target, of ``TargetText`` and of
-``Measured``; ``inputs``, ``vary`` (a ``Variation``) and how the calls are replayed (``replay/trial.py``)."""
+``Measured``; ``inputs``, ``vary`` (a ``Variation``), how the calls are replayed (``replay/trial.py``) and the socket
+over which the last one is timed (``steps/benched.py``)."""
 
 
 LIBRARIES: dict[str, str] = {
@@ -110,14 +111,19 @@ class BenchStart(TypedDict):
     cache: CacheCounts | None
     """None without torch.compile."""
     uses_cuda: bool
+    peak_memory_bytes: int
+    """The most resident memory of the process until now."""
 
 
 class BenchTurn(TypedDict):
     """The times of one turn."""
 
     times_us: list[float]
-    """Time of a call in each block, in microseconds."""
+    """Time of a call in each block of calls in a row, in microseconds."""
     calls: int
+    """How many calls a block has."""
+    alone_us: list[float]
+    """Times of single calls, each until the device is done; empty without CUDA, where calls wait for each other."""
     peak_memory_bytes: int | None
     """The most memory until now, since the calls are steady; None if unknown."""
 

@@ -224,7 +224,10 @@ class Verdict:
 
 
 class Reference:
-    """The program without torch.compile: twice as it is, the first time ``measured``, and once in float64."""
+    """The program without torch.compile: twice as it is, the first time ``measured``, and once in float64.
+
+    ``is_judging``: False for the first run alone, so that no results are compared.
+    """
 
     def __init__(
         self,
@@ -234,8 +237,10 @@ class Reference:
         on_phase: Callable[[str], None],
         measured: Measured | None = None,
         prefix: str = "",
+        is_judging: bool = True,
     ) -> None:
         on_phase("running without torch.compile")
+        self.is_judging = is_judging
         self._name, again_name = f"{prefix}results-{EAGER}", f"{prefix}{_AGAIN}"
         self._prefix = prefix
         self.eager = replays.replay(program, self._name, is_eager=True, measured=measured)
@@ -246,7 +251,7 @@ class Reference:
         self._shaken: list[str] = []
         self._repeats, self._is_repeated = Repeatability(), False
         self._lacks_float64: str | None = None
-        if self._failure is not None:
+        if self._failure is not None or not is_judging:
             return
         on_phase("running in float64")
         float64 = f"{prefix}results-float64"
@@ -266,8 +271,10 @@ class Reference:
     @property
     def own(self) -> Verdict:
         """Eager mode's own results, beside those of its second run."""
+        if self._failure is not None or not self.is_judging:
+            return Verdict(None, None, self._failure)
         repeated = Correctness(is_bitwise_equal=self._is_repeated, is_eager_repeatable=self._is_repeated)
-        return Verdict(None if self._failure else True, None if self._failure else repeated, self._failure)
+        return Verdict(True, repeated, None)
 
     def replay(self, program: Program, name: str, **given: Any) -> Recording:  # noqa: ANN401 - passed on
         """Run a variant that is to be judged; ``given``: what else ``Replays.replay`` takes."""
@@ -275,6 +282,8 @@ class Reference:
 
     def judge(self, recording: Recording, program: Program, name: str, **given: Any) -> Verdict:  # noqa: ANN401
         """Judge a variant that was replayed so."""
+        if not self.is_judging:
+            return Verdict(None, None, None)
         compared = compared_with_eager(recording)
         if self._failure is not None or compared is None:
             return Verdict(None, None, self._failure or "its results weren't compared")

@@ -125,21 +125,27 @@ class Replays:
         *,
         backend: str | None = None,
         is_eager: bool = False,
+        is_start_timed: bool = False,
         cache: Path | None = None,
         spec: Mapping[str, object] = {},
     ) -> ProbeExit:
         """Run a program as its user would, and time its last call over a socket (``probe/steps/benched.py``).
 
-        ``cache``: what Inductor finds on disk, where its start counts. Then it has an interpreter of its own, since a
-        forked one has imported part of torch.compile already. None for what it compiled when the same program was timed
-        earlier. Nothing but timing finds that: a compile whose time somebody counts must do its work.
+        ``is_start_timed``: its start counts. Then it has an interpreter of its own, since a forked one has imported
+        part of torch.compile already. ``cache``: what Inductor finds on disk. None for what the user has there, and
+        with another program or backend for what was compiled when it was timed earlier: nothing but timing finds that,
+        since a compile whose time somebody counts must do its work.
         """
         folder = self._new_folder(name)
         compiled = self._compiled_plan(program, backend) if cache is None else {"compiled": str(cache)}
-        plan = {**self._plan(program, folder), **compiled, "is_eager": is_eager}
-        plan |= {"timing": descriptor, "is_start_timed": cache is not None}
-        request = replace(self._changed(program, backend, spec), measured=Measured(), trial=plan)
-        return self._record(request, folder, is_fresh=cache is not None)
+        plan = {**self._plan(program, folder), **compiled, "is_eager": is_eager, "is_start_timed": is_start_timed}
+        request = replace(self._changed(program, backend, spec), measured=Measured(), trial=plan, timing=descriptor)
+        return self._record(request, folder, is_fresh=is_start_timed)
+
+    def serve_recorded(self, recording: Path, descriptor: int) -> ProbeExit:
+        """Make the user's own run, recorded into a folder, which then times its last call as ``serve`` does."""
+        request = replace(self._request, measured=Measured(), timing=descriptor)
+        return self._record(request, recording, is_fresh=True, is_shown=True)
 
     def lines(self, name: str, what: Literal["reached", "raised"]) -> frozenset[tuple[str, int]]:
         """The lines of the program that the calls and the other inputs of a replay run, or that raise, with files."""
@@ -219,12 +225,12 @@ class Replays:
             return found
         return max(found, _COMPILING_S)
 
-    def _record(self, request: Request, folder: Path, *, is_fresh: bool = False) -> ProbeExit:
-        # The recorded run has already shown what the program prints.
+    def _record(self, request: Request, folder: Path, *, is_fresh: bool = False, is_shown: bool = False) -> ProbeExit:
+        # Once it has been shown what the program prints.
+        silent: dict[str, Any] = {} if is_shown else {"on_phase": Setup.on_phase, "on_output": Setup.on_output}
         setup = replace(
             self.setup,
-            on_phase=Setup.on_phase,
-            on_output=Setup.on_output,
+            **silent,
             is_cancelled=self._is_cancelled.is_set,
             timeout_s=self._timeout_s(request),
             warm=None if is_fresh else self._warm,

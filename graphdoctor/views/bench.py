@@ -7,12 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphdoctor.facts.bench import EAGER, BenchReport, Correctness, Stages, Sweep, Variant, VariantStatus
+from graphdoctor.facts.bench import (
+    EAGER,
+    BenchPart,
+    BenchReport,
+    Correctness,
+    Stages,
+    Sweep,
+    Variant,
+    VariantStatus,
+)
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.trials import ResultError
-from graphdoctor.facts.wording import about_count, counted, factor_text, join_texts, kind_text, shortened
+from graphdoctor.facts.wording import about_count, counted, factor_text, join_texts, kind_text, listed, shortened
 from graphdoctor.views import measures
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.bench import payoff_drawing, speed_drawing, sweep_drawing
@@ -44,8 +53,10 @@ _REASON = 300
 _ENDED: dict[VariantStatus, Tone] = {"wrong": "bad", "failed": "bad", "skipped": "warning"}
 _GAINS = {
     "results": "Outputs, gradients and state beside eager mode's: identical, correct but for rounding, or wrong.",
-    "compile": "What compiling adds to the first calls: with an empty cache on disk, and warm, after a restart.",
-    "call": "The median of steady calls, with their quartiles; on a GPU until the device is done.",
+    "compile": "What compiling adds to the first calls: with an empty cache on disk, and warm, after a restart; or "
+    "with the caches as they are.",
+    "call": "The median of steady calls in a row, as in a loop, with their quartiles.",
+    "call alone": "The same of calls that are each waited for until the device is done.",
     "speed-up": "How many times as fast as eager mode, with the 95% interval.",
     "pays off after": "Calls until the time spent compiling is won back: after a cold start, and warm.",
 }
@@ -58,12 +69,19 @@ _RUNS = {
     "peak memory": "The most during steady calls: of torch's allocator on a GPU, of the whole process on a CPU.",
 }
 _HOW = (
-    "Each variant has a process of its own. Eager mode has two: what these differ by is the noise.",
+    "Each variant has a process of its own. Eager mode has two where the difference is small: what these differ by is "
+    "the noise.",
     "Calls are timed in rounds: in each, every process has its turn, so that drift of the machine hits all. A speed-up "
     "is the median of the rounds' ratios.",
-    "Compile times are what the first calls take longer than later ones, less what eager mode's do: cold in a process "
-    "with an empty cache on disk, warm in a second process with what the first left there.",
+    "Compile times are what the first calls take longer than later ones, less what eager mode's do. Cold: in a process "
+    "with an empty cache on disk; warm: in a second process with what the first left there. Without these, the caches "
+    "are the user's, and the first variant's compile is recorded.",
 )
+_PARTS: dict[BenchPart, str] = {
+    "cold": "an empty cache (--cold)",
+    "results": "results (--check-results)",
+    "causes": "kernels and guards (--why)",
+}
 
 
 def bench_view(report: BenchReport) -> View:
@@ -86,8 +104,10 @@ def _parts(report: BenchReport) -> Iterator[Block]:
             sizes.append(Note(("With ", Span(name, "code"), f" = {shown.size:,}")))
     if measured := _measured_text(report, variants):
         yield Note(Span(measured), "dim")
+    if left := [text for part, text in _PARTS.items() if part not in report.measured]:
+        yield Note(Span(f"Not measured: {listed(left)}{'; --thorough: all' if len(left) > 1 else ''}."), "dim")
     yield from sizes
-    gains = _gains_table(variants, best)
+    gains = _gains_table(report, variants)
     if figures := tuple(_figures(gains, best)):
         yield Figures(figures, show="long")
     yield Section("Variants", (gains, _runs_table(report, variants), *speed_drawing(variants)))
@@ -167,15 +187,17 @@ def _table(
     return Table((Column("variant"), *found), rows, "variant", label=label)
 
 
-def _gains_table(variants: Sequence[Variant], best: str | None) -> Table:
+def _gains_table(report: BenchReport, variants: Sequence[Variant]) -> Table:
     """What compiling costs and what it gains."""
     cells = []
+    has_results = "results" in report.measured
     for one in variants:
         has_run, is_eager = one.status in ("ok", "wrong"), one.name == EAGER
+        result = _result(one) if has_results or one.status != "ok" else EMPTY
         compiled = _compile(one) if has_run and not is_eager else EMPTY
         won = [_speedup(one), _pays_off(one)] if has_run else [EMPTY, EMPTY]
-        cells.append([_result(one), compiled, call_cell(one.call_us), *won])
-    return _table(variants, best, _GAINS, cells, "What compiling gains and costs")
+        cells.append([result, compiled, call_cell(one.call_us), call_cell(one.alone_us), *won])
+    return _table(variants, report.verdict.best, _GAINS, cells, "What compiling gains and costs")
 
 
 def _runs_table(report: BenchReport, variants: Sequence[Variant]) -> Table:
@@ -210,8 +232,16 @@ def _result(variant: Variant) -> Cell:
 
 
 def _compile(variant: Variant) -> Cell:
-    """Compiling with an empty cache on disk; as its detail, after a restart."""
+    """Compiling with an empty cache on disk; as its detail, after a restart. Or with the caches as they are."""
     warm = variant.compile_warm_s
+    if variant.compile_cold_s is None:
+        cache = variant.cache
+        found = (
+            ""
+            if cache is None
+            else f"{cache.hits} of {counted(cache.hits + cache.misses + cache.bypasses, 'graph')} cached"
+        )
+        return Cell(seconds_text(warm), found)
     return Cell(seconds_text(variant.compile_cold_s), "" if warm is None else f"{seconds_text(warm)} warm")
 
 
@@ -219,7 +249,7 @@ def _speedup(variant: Variant) -> Cell:
     """The ratio; as its detail, its interval."""
     speedup = variant.speedup
     if variant.name == EAGER:
-        return EMPTY if speedup is None else Cell("1×")
+        return EMPTY if variant.call_us is None else Cell("1×")
     if speedup is None:
         return Cell("not timed")
     interval = interval_text(speedup.low, speedup.high)
@@ -239,7 +269,8 @@ def _pays_off(variant: Variant) -> Cell:
         return EMPTY
     if calls is None:
         return Cell(UNKNOWN)
-    return Cell(measures.calls_text(calls), "" if warm is None else f"{about_count(warm.calls)} warm")
+    is_cold = variant.break_even_cold is not None
+    return Cell(measures.calls_text(calls), f"{about_count(warm.calls)} warm" if warm is not None and is_cold else "")
 
 
 def _cuda_graphs(variant: Variant) -> Cell:
@@ -326,7 +357,8 @@ def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
     groups = grouped(("; ".join(_result_texts(one)), one.name) for one in variants[1:])
     yield from (Row("results", Span(f"{', '.join(names)}: {text}")) for text, names in groups.items() if text)
     for variant in variants:
-        if (cache := variant.cache) is not None and (cache.misses or cache.bypasses):
+        is_restart = variant.compile_cold_s is not None
+        if is_restart and (cache := variant.cache) is not None and (cache.misses or cache.bypasses):
             total = counted(cache.hits + cache.misses + cache.bypasses, "graph")
             kept = f"; {cache.bypasses} can't be kept there" if cache.bypasses else ""
             why = f" ({'; '.join(cache.bypass_reasons)})" if cache.bypass_reasons else ""
@@ -400,7 +432,9 @@ def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:
             least, mean, most = map(time_text, (times.min, times.mean, times.max))
             yield Row("calls", Span(f"{one.name}: {times.count:,} calls, {least} to {most}, mean {mean}"))
     for one in variants:
-        for start, found in measures.break_evens(one):
+        for start, _, found in measures.starts(one):
+            if found is None:
+                continue
             low, high = about_count(found.low), "never" if found.high is None else about_count(found.high)
             interval = "" if low == high else f" ({low} to {high})"
             yield Row("pays off", Span(f"{one.name}, {start}: after {measures.calls_text(found.calls)}{interval}"))

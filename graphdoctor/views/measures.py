@@ -15,6 +15,8 @@ from graphdoctor.views.words import UNKNOWN
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 EMPTY = Cell("")
+WARM = "warm"
+"""A restart after a cold start."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ def parts_of_call(call_us: float, named: Iterable[tuple[str, str, float | None]]
 
 def noise_text(noise: Noise) -> str:
     """How steady the machine was."""
-    beside = f"eager beside itself {factor_text(noise.ratio)}, quartiles {spread_text(noise.spread)}"
+    itself = "" if noise.ratio is None else f"eager beside itself {factor_text(noise.ratio)}, "
+    beside = f"{itself}quartiles of eager calls {spread_text(noise.spread)}"
     return f"noisy machine: {beside}" if noise.is_noisy else beside
 
 
@@ -67,10 +70,15 @@ def calling_text(calls: int, eager: Variant) -> str:
     return "" if eager.call_us is None else f"{about_time(calls * eager.call_us.median / 1e6)} of calling"
 
 
-def break_evens(variant: Variant) -> list[tuple[str, BreakEven]]:
-    """After how many calls a cold start and a restart are won back, as far as that is known; of a wrong one, none."""
-    found = (("cold", variant.break_even_cold), ("warm", variant.break_even_warm))
-    return [(start, one) for start, one in found if one is not None and variant.status == "ok"]
+def starts(variant: Variant) -> list[tuple[str, float, BreakEven | None]]:
+    """What compiling adds in each kind of start, in seconds, and when it is won back; never for a wrong variant."""
+    restart = WARM if variant.compile_cold_s is not None else "with the caches as they are"
+    known = (
+        ("cold", variant.compile_cold_s, variant.break_even_cold),
+        (restart, variant.compile_warm_s, variant.break_even_warm),
+    )
+    is_right = variant.status == "ok"
+    return [(name, seconds, won if is_right else None) for name, seconds, won in known if seconds is not None]
 
 
 def skip_text(skip: CudaGraphSkip) -> str:

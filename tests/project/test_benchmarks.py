@@ -45,6 +45,7 @@ def test_quick_benchmarks_measure_every_part(tmp_path):
         "a replay",
         "taken again",
         "samples: CPU time",
+        "first answer",
         "--help",
         "report",
         "MB of log, large compiles",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import operator
+import resource
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,6 +54,12 @@ class PeakMemory:
         if self._is_cuda:
             return int(torch.cuda.max_memory_allocated()) + _kept_for_graphs()
         return _status_bytes("VmHWM") if self._is_known else None
+
+
+def peak_resident_bytes() -> int:
+    """The most resident memory of this process since it began."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _kept_for_graphs() -> int:

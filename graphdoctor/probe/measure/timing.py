@@ -23,8 +23,11 @@ from ..torch_private import torch_api
 _STEADY_S = 0.5
 _STEADY_RUNS = 50
 _MIN_RUNS = 3
-_BLOCK_S = 0.001
+BLOCK_S = 0.001
 """How long a block of calls takes at least."""
+
+ROW_S = 0.02
+"""The same for calls in a row on a GPU: only the last is waited for, which takes some of them as long as they run."""
 
 _MAX_NUMBER = 10_000
 _REST_S = 0.002
@@ -79,18 +82,20 @@ def time_calls(
 class Block:
     """Calls that are timed together: the device is waited for once, as in a loop of calls.
 
-    ``restore`` puts back what a call changed in its arguments, outside the timed span; then each is timed alone.
+    ``seconds``: of one call. ``restore`` puts back what a call changed in its arguments, outside the timed span; then
+    each is timed alone. ``least_s``: how long the block takes at least.
     """
 
     seconds: float
     restore: Callable[[], None] | None = None
+    least_s: float = BLOCK_S
 
     @property
     def number(self) -> int:
         """How many calls it has."""
         if self.restore is not None:
             return 1
-        return min(max(1, math.ceil(_BLOCK_S / max(self.seconds, 1e-9))), _MAX_NUMBER)
+        return min(max(1, math.ceil(self.least_s / max(self.seconds, 1e-9))), _MAX_NUMBER)
 
 
 def time_block(call: Callable[[], Any], block: Block, *, seconds: float) -> list[float]:

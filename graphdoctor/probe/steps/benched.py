@@ -1,5 +1,8 @@
 """A program as its user runs it, to be timed: plain ``torch.compile``, nothing of ours in the compile or the call.
 
+A ``workload``, which is recorded, makes the first round of its calls instead, if there is one; from then on nothing of
+ours is in a call of it either.
+
 When its calls compile nothing any more it writes ``BenchStart`` to a socket. Each line of JSON ``{"seconds": …}`` is
 answered by a ``BenchTurn``, so that several programs take turns and share the machine's noise, until the socket closes.
 """
@@ -9,13 +12,14 @@ from __future__ import annotations
 import json
 import socket
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..events import EventFile
-from ..measure.memory import PeakMemory
-from ..measure.timing import Block, answer, questions, time_block
+from ..measure.memory import PeakMemory, peak_resident_bytes
+from ..measure.timing import BLOCK_S, ROW_S, Block, answer, questions, time_block
 from ..record.describe import arguments_text
 from ..replay.trial import Trial
 from ..target.regions import compile_target
@@ -23,6 +27,9 @@ from ..target.snapshot import State, restorer, seed_everything
 from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, items_in
 from ..torch_private import torch_api
 from ..wire import BenchStart, BenchTurn, ProbeRequest
+
+if TYPE_CHECKING:
+    from .workload import Workload
 
 _QUIET_PASSES = 3
 """Passes without a compile: CUDA graphs run once to warm up, and are recorded in the next run (torch 2.13)."""
@@ -34,31 +41,44 @@ _MAX_PASSES = 12
 class Benched:
     """The program, compiled or not, and its calls."""
 
-    def __init__(self, request: ProbeRequest, events: EventFile, target: Target, calls: Calls) -> None:
+    def __init__(
+        self, request: ProbeRequest, events: EventFile, target: Target, calls: Calls, workload: Workload | None = None
+    ) -> None:
         self._request, self._events = request, events
         self._function, self._calls = target.function, calls
-        plan = request["trial"] or {}
-        self._descriptor = int(plan["timing"])
-        self._trial = Trial(plan, target.function)
+        self._trial = Trial(request["trial"] or {}, target.function)
         self._is_eager = not self._trial.is_compiled
         self._trial.prepare(events)
+        self._workload = workload
+        self._compiled: Any = None if workload is None else workload.compiled
         self._compiles = 0
         self._last_call: Call | None = None
         self._kept: dict[int, State] = {}
         self._output: object = None
 
-    def run(self) -> None:
-        """Serve the socket until it is closed."""
-        with socket.socket(fileno=self._descriptor) as connection:
-            started = time.perf_counter()
-            self._compiled = self._function if self._is_eager else self._compile()
-            compile_s = time.perf_counter() - started
+    def kept(self, calls: Iterator[Call]) -> Iterator[Call]:
+        """The workload's calls, with what they may change in their arguments kept."""
+        for number, call in enumerate(calls):
+            self._kept[number] = State(None, call)
+            yield call
+
+    def run(self, compile_s: float = 0.0) -> None:
+        """Serve the socket until it is closed.
+
+        ``compile_s``: seconds that ``torch.compile`` itself took the workload.
+        """
+        with socket.socket(fileno=int(self._request["timing"])) as connection:
+            if self._workload is None:
+                started = time.perf_counter()
+                self._compiled = self._function if self._is_eager else self._compile()
+                compile_s = time.perf_counter() - started
             self._events.phase("making the calls")
             passes, is_steady = self._settle()
             steady = [min(times) for times in zip(*passes[-_QUIET_PASSES:], strict=True)]
             excess = sum(time - least for times in passes for time, least in zip(times, steady, strict=True))
             call = self._last_call
             restore = restorer(call, lambda: self._make(call)) if call is not None and is_steady else None
+            uses_cuda = torch.cuda.is_initialized()
             answer(
                 connection,
                 BenchStart(
@@ -69,18 +89,24 @@ class Benched:
                     inputs=None if call is None else arguments_text(*call),
                     items=None if call is None else items_in(call, self._output),
                     cache=None if self._is_eager else torch_api.cache_counts(),
-                    uses_cuda=torch.cuda.is_initialized(),
+                    uses_cuda=uses_cuda,
+                    peak_memory_bytes=peak_resident_bytes(),
                 ),
             )
             if call is None or not is_steady:
                 return
             self._output = None
             self._events.phase("timing the last call")
-            block = Block(seconds=steady[-1], restore=restore)
+            block = Block(steady[-1], restore, least_s=ROW_S if uses_cuda else BLOCK_S)
             memory = PeakMemory()
             for question in questions(connection):
-                times = time_block(lambda: self._make(call), block, seconds=float(json.loads(question)["seconds"]))
-                answer(connection, BenchTurn(times_us=times, calls=block.number, peak_memory_bytes=memory.bytes()))
+                seconds = float(json.loads(question)["seconds"])
+                times = time_block(lambda: self._make(call), block, seconds=seconds)
+                alone = Block(steady[-1], restore, least_s=0.0)
+                is_apart = uses_cuda and block.number > 1
+                each = time_block(lambda: self._make(call), alone, seconds=seconds / 4) if is_apart else []
+                peak = memory.bytes()
+                answer(connection, BenchTurn(times_us=times, calls=block.number, alone_us=each, peak_memory_bytes=peak))
 
     def _compile(self) -> Any:  # noqa: ANN401
         """The target under ``torch.compile``, which imports Dynamo here as it does in the user's program."""
@@ -92,24 +118,27 @@ class Benched:
         torch_api.on_compile(count)
         return function
 
+    def _compile_count(self) -> int:
+        return self._compiles if self._workload is None else self._workload.activity.compiles
+
     def _settle(self) -> tuple[list[list[float]], bool]:
         """Make all calls again and again; seconds of each call of each pass, and whether the last ones were steady."""
-        passes: list[list[float]] = []
+        passes = [] if self._workload is None else [self._workload.durations_s]
         quiet = 0
         while quiet < _QUIET_PASSES and len(passes) < _MAX_PASSES:
-            before = self._compiles
+            before = self._compile_count()
             passes.append(self._pass())
-            quiet = quiet + 1 if self._compiles == before and len(passes) > 1 else 0
+            quiet = quiet + 1 if self._compile_count() == before and len(passes) > 1 else 0
         return passes, quiet >= _QUIET_PASSES
 
     def _pass(self) -> list[float]:
         times: list[float] = []
         for _ in range(self._request["calls"]):
-            for number, given in enumerate(self._calls.rounds()):
+            for given in self._calls.rounds():
                 seed_everything(self._request["seed"])
                 call = self._trial.changed(given)
                 # What an earlier pass changed: ``example_inputs()`` may return what it made before.
-                if number in self._kept:
+                if (number := len(times)) in self._kept:
                     self._kept[number].restore()
                 else:
                     self._kept[number] = State(None, call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -25,17 +25,20 @@ from .measurements import measure
 from .vary import Varying
 from .workload import Workload
 
+Kept = Callable[[Iterator[Call]], Iterator[Call]]
+"""Calls, of which something is kept."""
 
-def run(workload: Workload) -> bool:
+
+def run(workload: Workload, kept: Kept | None = None) -> bool:
     """Make the calls, and everything that is asked for after them; whether every call that was made came back."""
     workload.warm_up()
     graphs = workload.graphs
     lanes = Lanes(workload, graphs) if workload.request["lanes"] and graphs is not None else None
     with contextlib.nullcontext() if lanes is None else contextlib.closing(lanes):
-        return _run(workload, lanes)
+        return _run(workload, lanes, kept)
 
 
-def _run(workload: Workload, lanes: Lanes | None) -> bool:
+def _run(workload: Workload, lanes: Lanes | None, kept: Kept | None) -> bool:
     request, events, trial = workload.request, workload.events, workload.trial
     varying = Varying(workload) if request["vary"] else None
     attacks = None if trial is None else trial.plan.get("attacks")
@@ -47,6 +50,7 @@ def _run(workload: Workload, lanes: Lanes | None) -> bool:
         calls = workload.calls()
         for keeping in (varying, attacking):
             calls = calls if keeping is None else keeping.kept(calls)
+        calls = calls if kept is None else kept(calls)
         is_complete = make_calls(workload, calls, lanes)
     reports.report_config(events, config, has_kernels=has_kernels)
     found = compare(workload, trial, texts()) if is_complete and trial is not None else None
@@ -113,6 +117,7 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
             _report_failed(workload, call, index, error, duration_s)
             return False
         workload.mark("end", index, outcome="ok", duration_s=duration_s)
+        workload.durations_s.append(duration_s)
         workload.listener.write_sources()
         workload.keep_results()
     return True

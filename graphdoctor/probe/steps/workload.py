@@ -53,6 +53,8 @@ class Workload:
         self.function: Any = target.function
         """The target, not compiled."""
         self.activity = Activity(0, 0)
+        self.durations_s: list[float] = []
+        """Of the calls that came back."""
         self.last_call: Call | None = None
         self.has_fresh_calls = calls.is_fresh
         """``calls`` makes new arguments each time."""

@@ -9,8 +9,8 @@ import contextlib
 import faulthandler
 import json
 import os
-import resource
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +70,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
     events.phase("importing torch")
     import torch  # noqa: F401
 
+    from ..measure.memory import peak_resident_bytes
     from ..record import reports
     from ..steps.benched import Benched
     from ..steps.calls import run
@@ -83,7 +84,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         reads = Reads()
     reports.report_environment(events, reports.device_name(may_start=True), request["own"])
     plan = request["trial"] or {}
-    if "timing" in plan:
+    if request["timing"] is not None and request["trial"] is not None:
         with silence():
             Benched(request, events, *prepared(request, events)).run()
         is_complete = True
@@ -91,8 +92,16 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         target, calls = prepared(request, events)
         if reads is not None:
             reads.note_imports()
+        started = time.perf_counter()
         workload = Workload(request, events, _print_error, target, calls)
-        if plan.get("export") is not None:
+        compile_s = time.perf_counter() - started
+        if request["timing"] is not None:
+            benched = Benched(request, events, target, calls, workload)
+            is_complete = run(workload, benched.kept)
+            with silence():
+                if is_complete:
+                    benched.run(compile_s)
+        elif plan.get("export") is not None:
             from ..steps.exporting import export
 
             is_complete = export(workload)
@@ -100,13 +109,8 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
             is_complete = run(workload)
     if reads is not None:
         reads.write(folder / READS_FILE)
-    events.write("finished", is_complete=is_complete, peak_memory_bytes=_peak_memory_bytes())
+    events.write("finished", is_complete=is_complete, peak_memory_bytes=peak_resident_bytes())
     return 0 if is_complete else _EXIT_TARGET_FAILED
-
-
-def _peak_memory_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _report_failure(error: BaseException, events: EventFile) -> None:

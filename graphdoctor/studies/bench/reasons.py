@@ -91,12 +91,14 @@ def look_at(
     folder: Path,
     *,
     beside: KernelShare | None,
+    has_causes: bool = True,
 ) -> Look:
     """Run a variant once more and record it, into a folder below the one given, and judge its results.
 
-    ``beside``: the kernels of eager mode that its own are compared with; None for none.
+    ``beside``: the kernels of eager mode that its own are compared with; None for none. ``has_causes``: what takes the
+    time of its calls is measured, too.
     """
-    measured = Measured(coverage=True, guard_cost=True, kernels=True)
+    measured = Measured(coverage=has_causes, guard_cost=has_causes, kernels=has_causes)
     given: dict[str, object] = {"spec": spec, "measured": measured, "is_counted": False}
     recording = reference.replay(program, name, **given)
     diagnosis = diagnose_recording(folder / name, None, Needs(guards=True), eager_kernels=beside).diagnosis

@@ -13,17 +13,21 @@ from typing import cast
 
 from graphdoctor.facts.bench import BreakEven, CallTimes, Judgement, Noise, Speedup
 from graphdoctor.probe.wire import BenchTurn
-from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PROCESSES_DIFFER, change_of, interval
+from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PROCESSES_DIFFER, change_of, interval, is_decided
 from graphdoctor.trials.timing import ServedProbe
 
 TURN_S = 0.04
 """How long each variant repeats its call in a round, or one call that takes longer."""
 
-_MAX_S = 6.0
+_MAX_S = 1.5
+_MAX_PRECISE_S = 6.0
 """Most seconds for each process, but for two turns."""
 
 _NOISY_RATIO = 0.05
 _NOISY_SPREAD = 0.2
+_NEAR = 0.1
+"""More than two processes that run the same differ by, as a share."""
+
 _PRECISE = 0.01
 """Ends of an interval this close to the ratio are close enough."""
 
@@ -34,6 +38,7 @@ class Turns:
 
     medians_us: list[float] = field(default_factory=list)
     times_us: list[float] = field(default_factory=list)
+    alone_us: list[float] = field(default_factory=list)
     call_count: int = 0
     peak_memory_bytes: int | None = None
 
@@ -41,16 +46,26 @@ class Turns:
         """All its calls; None if there was no turn."""
         return CallTimes.of(self.times_us, self.call_count)
 
+    def alone_times(self) -> CallTimes | None:
+        """Its calls that were each waited for; None where that is the same."""
+        return CallTimes.of(self.alone_us)
 
-def time_rounds(probes: Mapping[str, ServedProbe], reference: str, on_round: Callable[[int], None]) -> dict[str, Turns]:
-    """Time all of them until their ratios are known precisely, or for a while."""
+
+def time_rounds(
+    probes: Mapping[str, ServedProbe],
+    reference: str,
+    on_round: Callable[[int, Mapping[str, Turns]], None],
+    *,
+    is_precise: bool,
+) -> dict[str, Turns]:
+    """Time all of them until it is known which are faster than the reference, or by how much precisely; or a while."""
     found = {name: Turns() for name in probes}
     running = list(probes)
     spent_s = 0.0
-    most_s = _MAX_S * len(probes)
+    most_s = (_MAX_PRECISE_S if is_precise else _MAX_S) * len(probes)
     count = 0
     while reference in running:
-        on_round(count + 1)
+        on_round(count + 1, found)
         # Each begins as often as any other, and follows another one each time.
         first = count % len(running)
         order = [*running[first:], *running[:first]]
@@ -63,30 +78,38 @@ def time_rounds(probes: Mapping[str, ServedProbe], reference: str, on_round: Cal
             turns = found[name]
             turns.medians_us.append(statistics.median(turn["times_us"]))
             turns.times_us += turn["times_us"]
+            turns.alone_us += turn["alone_us"]
             turns.call_count += len(turn["times_us"]) * turn["calls"]
             turns.peak_memory_bytes = turn["peak_memory_bytes"]
-            round_s += sum(turn["times_us"]) * turn["calls"] / 1e6
+            round_s += (sum(turn["times_us"]) * turn["calls"] + sum(turn["alone_us"])) / 1e6
         count += 1
         spent_s += round_s
         if count >= MIN_TURNS and spent_s + round_s > most_s:
             break
-        if count >= LOOKS[-1] or (count in LOOKS and _are_precise(found, running, reference)):
+        if count >= LOOKS[-1] or (count in LOOKS and _is_enough(found, running, reference, is_precise=is_precise)):
             break
     return found
 
 
+def _ratios(turns: Turns, reference: Turns) -> list[float]:
+    pairs = zip(reference.medians_us, turns.medians_us, strict=False)
+    return [other / mine for other, mine in pairs if mine > 0 and other > 0]
+
+
 def speedup(turns: Turns, reference: Turns) -> Speedup | None:
     """How many times as fast as the reference; None with too few rounds."""
-    pairs = zip(reference.medians_us, turns.medians_us, strict=False)
-    ratios = [other / mine for other, mine in pairs if mine > 0 and other > 0]
+    ratios = _ratios(turns, reference)
     if len(ratios) < MIN_TURNS:
         return None
     low, high = interval(ratios)
     return Speedup(ratio=statistics.median(ratios), low=low, high=high, rounds=len(ratios))
 
 
-def _are_precise(found: Mapping[str, Turns], running: list[str], reference: str) -> bool:
-    ratios = [speedup(found[name], found[reference]) for name in running if name != reference]
+def _is_enough(found: Mapping[str, Turns], running: list[str], reference: str, *, is_precise: bool) -> bool:
+    others = [name for name in running if name != reference]
+    if not is_precise:
+        return all(is_decided(_ratios(found[name], found[reference])) for name in others)
+    ratios = [speedup(found[name], found[reference]) for name in others]
     return all(
         ratio is not None and ratio.high - ratio.ratio <= _PRECISE * ratio.ratio >= ratio.ratio - ratio.low
         for ratio in ratios
@@ -99,20 +122,27 @@ def _are_precise(found: Mapping[str, Turns], running: list[str], reference: str)
 def noise_of(times: CallTimes | None, beside: Speedup | None) -> Noise | None:
     """How steady the machine was while eager mode was timed.
 
-    ``beside``: eager mode beside a second process that runs the same.
+    ``beside``: eager mode beside a second process that runs the same, if there was one.
     """
-    if times is None or beside is None:
+    if times is None:
         return None
     spread = (times.q3 - times.q1) / times.median if times.median else 0.0
-    is_noisy = abs(math.log(beside.ratio)) > _NOISY_RATIO or spread > _NOISY_SPREAD
-    return Noise(ratio=beside.ratio, spread=spread, is_noisy=is_noisy)
+    ratio = None if beside is None else beside.ratio
+    is_noisy = spread > _NOISY_SPREAD or (ratio is not None and abs(math.log(ratio)) > _NOISY_RATIO)
+    return Noise(ratio=ratio, spread=spread, is_noisy=is_noisy)
+
+
+def needs_twin(ratio: Speedup | None) -> bool:
+    """Whether two processes that run the same may differ by as much, so that a second one in eager mode must say."""
+    return judged(ratio, None) in ("faster", "slower") and ratio is not None and abs(math.log(ratio.ratio)) < _NEAR
 
 
 def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
     """What a speed-up says: it counts only beyond what two processes of the same program differ by."""
     if speedup is None:
         return "unknown"
-    least = PROCESSES_DIFFER if noise is None else max(PROCESSES_DIFFER, abs(math.log(noise.ratio)))
+    beside = None if noise is None else noise.ratio
+    least = PROCESSES_DIFFER if beside is None else max(PROCESSES_DIFFER, abs(math.log(beside)))
     return change_of(1 / speedup.ratio, 1 / speedup.high, 1 / speedup.low, noise=least)
 
 

@@ -3,28 +3,33 @@
 Comes in: the ways to run it. Goes out: what compiling and calling costs in each. In this order, so that nothing
 disturbs what is being timed:
 
-1. Eager mode, in two processes: the second shows how much two processes of one program differ.
-2. Each variant with an empty cache on disk, one after the other: what compiling costs.
-3. Each variant again, with what it left on disk: what a restart costs. These processes stay.
+1. Eager mode. Beside it, unless cold starts are asked for, the first variant: eager mode is ready before torch.compile
+   has been imported.
+2. If asked for, each variant with an empty cache on disk, one after the other: what compiling costs.
+3. Each variant, with what is on disk: what a restart costs. These processes stay.
 4. Rounds, in which each process has its turn at its steady call.
+5. If the difference is small, or everything is asked for, eager mode in a second process, which shows how much two
+   processes of one program differ, and more rounds.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from graphdoctor.facts.bench import EAGER, CallTimes, Noise, Speedup, Throughput, Variant
+from graphdoctor.facts.kernels import CacheUse
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.wording import factor_text
 from graphdoctor.probe.wire import BenchStart
-from graphdoctor.studies.bench.rounds import Turns, break_even, judged, noise_of, speedup, time_rounds
+from graphdoctor.studies.bench.rounds import Turns, break_even, judged, needs_twin, noise_of, speedup, time_rounds
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
@@ -108,21 +113,27 @@ class SideBySide:
         self._stack.close()
         shutil.rmtree(self.caches, ignore_errors=True)
 
-    def start_eager(self, program: Program) -> Measured:
-        """Run the program without torch.compile, in two processes."""
+    def start_eager(self, program: Program, meanwhile: Callable[[], object] = bool) -> Measured:
+        """Run the program without torch.compile; ``meanwhile``: what is done until its calls are steady."""
         one = Measured(VariantSpec(EAGER, is_eager=True))
         self.say("running eager mode")
-        one.cold = one.warm = self._start(one, program, EAGER)
-        if one.is_steady:
-            self.say("running eager mode once more")
-            self._start(Measured(one.spec), program, _AGAIN)
+        probe = self._probe(one.spec, program, f"{EAGER}-timed", is_start_timed=True)
+        meanwhile()
+        one.cold = one.warm = self._settled(one, probe, EAGER)
         return one
+
+    def start_twin(self, eager: Measured, program: Program) -> None:
+        """Run the program without torch.compile in a second process."""
+        if eager.is_steady and _AGAIN not in self._running:
+            self.say("running eager mode once more")
+            twin = Measured(eager.spec)
+            self._settled(twin, self._probe(twin.spec, program, f"{slug(_AGAIN)}-timed"), _AGAIN)
 
     def compile(self, spec: VariantSpec, program: Program) -> Measured:
         """Run a variant with an empty cache on disk, to its end."""
         one = Measured(spec)
         self.say(f"compiling {spec.name} with an empty cache")
-        probe = self._probe(spec, program, f"{slug(spec.name)}-cold")
+        probe = self._probe(spec, program, f"{slug(spec.name)}-cold", cache=self.caches / slug(spec.name))
         try:
             one.cold = cast("BenchStart | None", probe.answer())
         finally:
@@ -136,13 +147,32 @@ class SideBySide:
         if one.cold is None or not one.cold["is_steady"]:
             return
         self.say(f"restarting {one.spec.name}")
-        one.warm = self._start(one, program, one.spec.name)
+        name = one.spec.name
+        one.warm = self._settled(
+            one, self._probe(one.spec, program, f"{slug(name)}-timed", cache=self.caches / slug(name)), name
+        )
 
-    def time(self, eager: Measured, others: Sequence[Measured]) -> None:
+    def start(self, one: Measured, program: Program) -> None:
+        """Run a variant with what the user has on disk; it stays if its calls get steady."""
+        self.say(f"compiling {one.spec.name}")
+        probe = self._probe(one.spec, program, f"{slug(one.spec.name)}-timed", is_start_timed=True)
+        one.warm = self._settled(one, probe, one.spec.name)
+
+    def start_recorded(self, one: Measured, recording: Path) -> None:
+        """Make the user's own run, recorded; it stays if its calls get steady."""
+        one.warm = self._settled(one, self._served(partial(self.replays.serve_recorded, recording)), one.spec.name)
+
+    def time(self, eager: Measured, others: Sequence[Measured], *, is_precise: bool) -> None:
         """Time those that run in rounds, in which each has its turn."""
         timed = {EAGER, _AGAIN, *(one.spec.name for one in others)}
         probes = {name: probe for name, probe in self._running.items() if name in timed}
-        found = time_rounds(probes, EAGER, lambda number: self.say(f"timing calls in turns, round {number}"))
+
+        def tell(number: int, found: Mapping[str, Turns]) -> None:
+            ratios = {one.spec.name: speedup(found[one.spec.name], found[EAGER]) for one in others if one.is_steady}
+            known = [f"{name} {factor_text(ratio.ratio)}" for name, ratio in ratios.items() if ratio is not None]
+            self.say(f"timing calls in turns, round {number}{': so far, ' if known else ''}{', '.join(known)}")
+
+        found = time_rounds(probes, EAGER, tell, is_precise=is_precise)
         eager.turns, eager.beside = found.get(EAGER), found.get(_AGAIN)
         for one in others:
             one.turns, one.beside = found.get(one.spec.name), found.get(EAGER)
@@ -153,8 +183,7 @@ class SideBySide:
             if (probe := self._running.pop(one.spec.name, None)) is not None:
                 probe.end()
 
-    def _start(self, one: Measured, program: Program, name: str) -> BenchStart | None:
-        probe = self._probe(one.spec, program, f"{slug(name)}-timed")
+    def _settled(self, one: Measured, probe: ServedProbe, name: str) -> BenchStart | None:
         start = cast("BenchStart | None", probe.answer())
         if start is None or not start["is_steady"]:
             one.ended = probe.end()
@@ -162,38 +191,83 @@ class SideBySide:
             self._running[name] = probe
         return start
 
-    def _probe(self, spec: VariantSpec, program: Program, name: str) -> ServedProbe:
-        """A process that runs a program as its user would, and times its steady call whenever it is asked."""
+    def _probe(
+        self,
+        spec: VariantSpec,
+        program: Program,
+        name: str,
+        *,
+        cache: Path | None = None,
+        is_start_timed: bool = False,
+    ) -> ServedProbe:
+        """A process that runs a program as its user would, and times its steady call whenever it is asked.
+
+        ``cache``: its own cache on disk; its start is timed then, too.
+        """
+        given: dict[str, Any] = {"is_eager": spec.is_eager, "cache": cache, "spec": spec.changes}
+        given["is_start_timed"] = is_start_timed or cache is not None
+        return self._served(partial(self.replays.serve, program, name, **given))
+
+    def _served(self, start: Callable[[int], ProbeExit]) -> ServedProbe:
         pool = self._stack.enter_context(ThreadPoolExecutor(max_workers=1))
-        cache, changes = self.caches / slug(spec.name), spec.changes
-        probe = ServedProbe(
-            partial(self.replays.serve, program, name, is_eager=spec.is_eager, cache=cache, spec=changes), pool
-        )
+        probe = ServedProbe(start, pool)
         self._stack.callback(probe.end)
         return probe
 
 
-def time_variants(
-    side_by_side: SideBySide, base: RunSpec, program: Program, variants: Sequence[VariantSpec], *, most: int
-) -> Timings:
-    """Time every variant beside eager mode. ``variants``: the ways to run it but for eager mode."""
-    eager = side_by_side.start_eager(program)
-    if not eager.is_steady or eager.warm is None:
-        return Timings(eager, [Measured(spec) for spec in variants])
-    uses_cuda = eager.warm["uses_cuda"]
-    measured = [
-        side_by_side.compile(spec, program) if uses_cuda or not spec.needs_cuda(base) else Measured(spec)
-        for spec in variants
-    ]
-    # In groups that fit into memory, each beside the two of eager mode.
-    size = max(most - 2, 1)
-    for start in range(0, max(len(measured), 1), size):
-        group = measured[start : start + size]
+@dataclass
+class Timing:
+    """How variants are timed.
+
+    Args:
+        most: So many processes fit into memory.
+        is_cold: With starts from an empty cache.
+        is_precise: Until ratios are known precisely, with a second process of eager mode.
+    """
+
+    side_by_side: SideBySide
+    base: RunSpec
+    program: Program
+    most: int
+    is_cold: bool
+    is_precise: bool
+
+    def time(self, eager: Measured, own: Measured | None, variants: Sequence[VariantSpec]) -> Timings:
+        """Time every variant beside eager mode, which runs already, as ``own`` may.
+
+        ``variants``: the ways to run it but for eager mode.
+        """
+        if not eager.is_steady or eager.warm is None:
+            return Timings(eager, [Measured(spec) for spec in variants])
+        uses_cuda = eager.warm["uses_cuda"]
+        measured: list[Measured] = []
+        for spec in variants:
+            if own is not None and own.spec == spec:
+                measured.append(own)
+            elif self.is_cold and (uses_cuda or not spec.needs_cuda(self.base)):
+                measured.append(self.side_by_side.compile(spec, self.program))
+            else:
+                measured.append(Measured(spec))
+        # In groups that fit into memory, each beside the two of eager mode.
+        size = max(self.most - 2, 1)
+        for start in range(0, max(len(measured), 1), size):
+            self._time_group(eager, measured[start : start + size], uses_cuda=uses_cuda)
+        return Timings(eager, measured, noise_of(eager.times, eager.speedup))
+
+    def _time_group(self, eager: Measured, group: Sequence[Measured], *, uses_cuda: bool) -> None:
+        ways = self.side_by_side
         for one in group:
-            side_by_side.restart(one, program)
-        side_by_side.time(eager, group)
-        side_by_side.end(group)
-    return Timings(eager, measured, noise_of(eager.times, eager.speedup))
+            if self.is_cold:
+                ways.restart(one, self.program)
+            elif not one.is_steady and one.ended is None and (uses_cuda or not one.spec.needs_cuda(self.base)):
+                ways.start(one, self.program)
+        if self.is_precise:
+            ways.start_twin(eager, self.program)
+        ways.time(eager, group, is_precise=self.is_precise)
+        if not self.is_precise and any(needs_twin(one.speedup) for one in group):
+            ways.start_twin(eager, self.program)
+            ways.time(eager, group, is_precise=False)
+        ways.end(group)
 
 
 def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
@@ -212,6 +286,7 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
     shown = replace(
         shown,
         call_us=times,
+        alone_us=one.turns.alone_times() if one.turns else None,
         speedup=ratio,
         judgement="same" if spec.is_eager else judged(ratio, timings.noise),
         peak_memory_bytes=one.turns.peak_memory_bytes if one.turns else None,
@@ -219,6 +294,8 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
     )
     if spec.is_eager:
         return shown
+    if (counted := one.warm["cache"]) is not None:
+        shown = replace(shown, cache=CacheUse(**counted))
     cold_s, warm_s = added_s(one.cold, eager.warm), added_s(one.warm, eager.warm)
     pays = [break_even(s, eager.times, ratio) if shown.judgement == "faster" else None for s in (cold_s, warm_s)]
     return replace(
@@ -227,7 +304,7 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
         compile_warm_s=warm_s,
         break_even_cold=pays[0],
         break_even_warm=pays[1],
-        break_even_calls=None if pays[0] is None else pays[0].calls,
+        break_even_calls=None if (first := pays[0] if one.cold else pays[1]) is None else first.calls,
     )
 
 

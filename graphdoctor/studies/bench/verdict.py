@@ -26,15 +26,18 @@ _SAME_COMPILE_TIME = 1.1
 """Compile times this close are no reason to prefer a variant: each was measured once."""
 
 
-def verdict(variants: Sequence[Variant], noise: Noise | None, sweep: Sweep | None = None) -> BenchVerdict:
+def verdict(
+    variants: Sequence[Variant], noise: Noise | None, sweep: Sweep | None = None, *, has_results: bool = True
+) -> BenchVerdict:
     """The answer.
 
     Args:
         variants: All ways to run the program, eager mode first.
         noise: How steady the machine was; None if that is unknown.
         sweep: The program with several sizes; None if none were asked for. It is what the answer is about then.
+        has_results: Results were compared, so that it is news if they couldn't be.
     """
-    said = _verdict(variants) if sweep is None else _sweep_verdict(sweep)
+    said = _verdict(variants, has_results=has_results) if sweep is None else _sweep_verdict(sweep)
     noises = {"": noise} if sweep is None else {f"{point.size:,}": point.noise for point in sweep.points}
     noisy = [size for size, found in noises.items() if found is not None and found.is_noisy]
     if not noisy:
@@ -44,14 +47,14 @@ def verdict(variants: Sequence[Variant], noise: Noise | None, sweep: Sweep | Non
     return replace(said, text=text)
 
 
-def _verdict(variants: Sequence[Variant]) -> BenchVerdict:
+def _verdict(variants: Sequence[Variant], *, has_results: bool = True) -> BenchVerdict:
     eager, *others = variants
     if eager.status != "ok":
         return BenchVerdict(text=_sentences(f"Eager mode {_ended(eager)}"), best=None)
     if not others:
         return BenchVerdict(text="Only eager mode was run.", best=EAGER)
     faster = [one for one in others if (one.status, one.judgement) == ("ok", "faster") and one.speedup is not None]
-    best, said = (_fastest(faster, eager)) if faster else (EAGER, _none_faster(others))
+    best, said = (_fastest(faster, eager, has_results=has_results)) if faster else (EAGER, _none_faster(others))
     wrong = listed([_with_ratio(one) for one in _by_speed(others) if one.status == "wrong"])
     is_any_right = any(one.status == "ok" for one in others)
     failed = [one for one in others if one.status == "failed" or (one.status == "skipped" and not is_any_right)]
@@ -85,7 +88,7 @@ def _with_interval(variant: Variant) -> str:
     return "" if speedup is None else f"{factor_text(speedup.ratio)} ({interval_text(speedup.low, speedup.high)})"
 
 
-def _fastest(faster: Sequence[Variant], eager: Variant) -> tuple[str, tuple[str, ...]]:
+def _fastest(faster: Sequence[Variant], eager: Variant, *, has_results: bool) -> tuple[str, tuple[str, ...]]:
     """The fastest, or of those whose intervals overlap with its own, the one that compiles fastest.
 
     Of those that compile about as fast, it is the first, which changes least.
@@ -93,14 +96,16 @@ def _fastest(faster: Sequence[Variant], eager: Variant) -> tuple[str, tuple[str,
     first, *_ = _by_speed(faster)
     low = 0.0 if first.speedup is None else first.speedup.low
     tied = [one for one in faster if one.speedup is not None and one.speedup.high >= low]
-    known = [one.compile_cold_s for one in tied if one.compile_cold_s is not None]
+    known = [one.compile_s for one in tied if one.compile_s is not None]
     best = first
     if len(known) == len(tied):
-        best = next(one for one in tied if (one.compile_cold_s or 0.0) <= _SAME_COMPILE_TIME * min(known))
+        best = next(one for one in tied if (one.compile_s or 0.0) <= _SAME_COMPILE_TIME * min(known))
     alike = listed([one.name for one in tied if one is not best])
     text = f"{best.name} is fastest: {_with_interval(best)} over eager, {pays_off(best, eager)}"
     reason = f": {shortened(best.reason, _REASON)}" if best.reason else ""
-    doubt = "" if best.correct else f"Whether the results of {best.name} are right is unknown{reason}"
+    doubt = (
+        "" if best.correct or not has_results else f"Whether the results of {best.name} are right is unknown{reason}"
+    )
     return best.name, (text, f"No clear difference to {alike}" if alike else "", doubt)
 
 

@@ -105,6 +105,7 @@ class Search:
         say = self.setup.on_phase
         with SideBySide(self.replays, self.folder / _CACHES, say) as ways:
             eager = ways.start_eager(Program())
+            ways.start_twin(eager, Program())
             before = Way(Program(), {}, self._started(ways, VariantSpec(AS_IT_WAS), Program()))
             reference = Reference(self.replays, Program(), on_phase=say, measured=ToMeasure(kernels=True))
             if eager.is_steady and before.measured.is_steady:
@@ -116,7 +117,7 @@ class Search:
                 if uses_cuda or not candidate.needs_cuda:
                     best = self._step(ways, eager, best, candidate, reference)
             shown = [before.measured, *([] if best is before else [best.measured])]
-            ways.time(eager, shown)
+            ways.time(eager, shown, is_precise=True)
         return before, best, Timings(eager, shown, noise_of(eager.times, eager.speedup))
 
     def _started(self, ways: SideBySide, spec: VariantSpec, program: Program) -> Measured:
@@ -157,7 +158,7 @@ class Search:
             return way, "failed", failure(way.measured), None
         ratio = None
         if best.measured.is_steady:
-            ways.time(eager, [best.measured, way.measured])
+            ways.time(eager, [best.measured, way.measured], is_precise=True)
             mine, other = way.measured.turns, best.measured.turns
             ratio = None if mine is None or other is None else speedup(mine, other)
         # If the best way until now is wrong or fails, any that is right is better.

@@ -99,7 +99,7 @@ def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
     child = watch(
         request_path,
         setup,
-        traced=not request.descriptors,
+        traced=request.is_recorded,
         backend=request.spec.backend,
         descriptors=request.descriptors,
     )

@@ -55,11 +55,15 @@ class Recorded:
 
 def record_target(request: Request, store: Store, setup: Setup, pool: Pool = "") -> Recorded:
     """Run the probe, in a new recording."""
-    place = request.target.file or request.target.module or ""
-    made = store.create(Path(place).stem, pool)
+    made = new_recording(request, store, pool)
     ended = record(request, made.path, setup)
     sign(made.path)
     return Recorded(made, ended)
+
+
+def new_recording(request: Request, store: Store, pool: Pool = "") -> NewRecording:
+    """The folder of a new recording."""
+    return store.create(Path(request.target.file or request.target.module or "").stem, pool)
 
 
 def fitting(peak_bytes: int | None, *, most: int) -> int:

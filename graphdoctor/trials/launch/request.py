@@ -69,7 +69,11 @@ class Variation:
 
 @dataclass(frozen=True)
 class Request:
-    """Everything that the probe needs to know; ``trial``: how the calls are replayed (``probe/replay/trial.py``)."""
+    """Everything that the probe needs to know.
+
+    ``trial``: how the calls are replayed (``probe/replay/trial.py``). ``timing``: the socket over which the last call
+    is timed (``probe/steps/benched.py``); a replay then runs as its user runs it, and isn't recorded.
+    """
 
     spec: RunSpec
     target: TargetText
@@ -77,6 +81,7 @@ class Request:
     measured: Measured = Measured()
     vary: Variation | None = None
     trial: Mapping[str, Any] | None = None
+    timing: int | None = None
 
     @classmethod
     def of(
@@ -94,8 +99,13 @@ class Request:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Open files that the probe inherits: the socket over which a program is timed, as its user runs it."""
-        return (self.trial["timing"],) if self.trial and "timing" in self.trial else ()
+        """Open files that the probe inherits."""
+        return () if self.timing is None else (self.timing,)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the probe writes torch's trace."""
+        return self.timing is None or self.trial is None
 
     def with_spec(self, **changes: Any) -> Request:  # noqa: ANN401 - the fields of RunSpec
         """The same request with other values in its ``spec``."""
@@ -114,6 +124,7 @@ class Request:
             "inputs": self.inputs,
             "vary": None if self.vary is None else vars(self.vary),
             "trial": self.trial,
+            "timing": self.timing,
         }
 
     def described(self) -> dict[str, Any]:

@@ -65,8 +65,13 @@ class _Start:
     number: int
     compile_s: float
     call_s: float
-    is_warm: bool = False
+    name: str = ""
     calls: int | None = None
+
+    @property
+    def is_warm(self) -> bool:
+        """A restart after a cold start."""
+        return self.name == words.WARM
 
     def after(self, calls: float) -> float:
         """Seconds."""
@@ -119,17 +124,15 @@ def payoff_drawing(variants: Sequence[Variant], best: str | None) -> Iterator[Dr
 def _starts(variant: Variant, number: int, call_s: float) -> Iterator[_Start]:
     if variant.speedup is None or variant.speedup.ratio <= 0:
         return
-    won = dict(words.break_evens(variant)) if variant.judgement == "faster" else {}
-    for name, seconds in (("cold", variant.compile_cold_s), ("warm", variant.compile_warm_s)):
-        if seconds is not None:
-            calls = won[name].calls if name in won else None
-            # The ratio of paired times, from which the break-even was worked out too.
-            yield _Start(number, seconds, call_s / variant.speedup.ratio, is_warm=name == "warm", calls=calls)
+    for name, seconds, won in words.starts(variant):
+        calls = won.calls if won is not None and variant.judgement == "faster" else None
+        # The ratio of paired times, from which the break-even was worked out too.
+        yield _Start(number, seconds, call_s / variant.speedup.ratio, name, calls)
 
 
 def _start_text(start: _Start, variant: Variant, eager: Variant) -> str:
-    name = "after a restart" if start.is_warm else "compiled from nothing"
-    took = f"{name}, {words.seconds_text(start.compile_s)}"
+    names = {words.WARM: "after a restart", "cold": "compiled from nothing"}
+    took = f"{names.get(start.name, start.name)}, {words.seconds_text(start.compile_s)}"
     if start.calls is not None:
         return f"{took}: meets eager after {words.calls_text(start.calls)}, {words.calling_text(start.calls, eager)}"
     return f"{took}: {'never meets eager' if variant.judgement == 'slower' else 'unknown when it meets eager'}"

@@ -80,7 +80,9 @@ def benched(tmp_path_factory: pytest.TempPathFactory) -> Benched:
     texts = ("dynamic=true", "fullgraph=true", "mode=reduce-overhead backend=inductor", "mode=fast")
     variants = [part for text in texts for part in ("--variant", text)]
     process = run_command(
-        "bench", "napping.py:Broken", "--backend", "aot_eager", *variants, "--format", "json", cwd=folder, status=0
+        *("bench", "napping.py:Broken", "--backend", "aot_eager", *variants, "--thorough", "--format", "json"),
+        cwd=folder,
+        status=0,
     )
     return Benched(json.loads(process.stdout), folder)
 
@@ -195,4 +197,77 @@ def test_explain_can_add_a_bench(tmp_path):
     explained, _, benched = process.stdout.partition("backend=aot_eager is fastest: ")
     assert "No graph breaks." in explained
     assert "over eager, pays off after" in benched
-    assert "napping::wait" in benched
+    assert "Not measured: an empty cache (--cold)" in benched
+
+
+QUICK = ("bench", "napping.py:Broken", "--backend", "aot_eager", "--variant", "dynamic=true")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Benched:
+    """The same program, as the command measures by default."""
+    folder = tmp_path_factory.mktemp("quick")
+    (folder / "napping.py").write_bytes(PROGRAM.read_bytes())
+    process = run_command(*QUICK, "--variant", "fullgraph=true", "--format", "json", cwd=folder, status=0)
+    return Benched(json.loads(process.stdout), folder)
+
+
+def test_by_default_the_user_s_own_run_is_recorded_while_it_is_timed(quick):
+    own = quick.variant("backend=aot_eager")
+    assert (own["status"], own["judgement"]) == ("ok", "faster")
+    assert 1.5 < own["speedup"]["ratio"] < 3.2
+    assert (own["graphs"], own["break_sites"], own["recompiles"]) == (2, 1, 0)
+    assert "GD" in own["findings"][0]["code"]
+    assert own["compile_warm_s"] > 0
+    assert own["break_even_calls"] == own["break_even_warm"]["calls"]
+    reported = run_command("report", "--format", "json", cwd=quick.folder)
+    found = json.loads(reported.stdout)
+    assert found["recording"]["target"]["compile_arguments"]["backend"] == "aot_eager"
+    assert found["recording"]["exit"]["reason"] == "finished"
+    assert [call["index"] for call in found["recording"]["calls"]] == [1]
+
+
+def test_what_was_not_asked_for_is_unknown_and_said_to_be_so(quick):
+    assert quick.document["measured"] == []
+    for name in ("backend=aot_eager", "dynamic=true"):
+        found = quick.variant(name)
+        assert (found["compile_cold_s"], found["correct"], found["kernels"], found["launches"]) == (None,) * 4
+    assert quick.variant("dynamic=true")["graphs"] is None
+    assert quick.variant("dynamic=true")["speedup"]["ratio"] > 1.5
+    text = run_command("bench", cwd=quick.folder).stdout
+    assert "Not measured: an empty cache (--cold), results (--check-results) and" in text
+    assert "results" not in text.partition("Variants")[2].partition("pays off")[0]
+
+
+def test_a_variant_that_fails_says_why_without_being_followed_down_the_compiler(quick):
+    failed = quick.variant("fullgraph=true")
+    assert (failed["status"], failed["stages"]) == ("failed", None)
+    assert "graph_break" in failed["reason"]
+
+
+@pytest.mark.parametrize(
+    ("option", "part", "known"),
+    [
+        ("--cold", "cold", ("compile_cold_s", "compile_warm_s", "break_even_cold")),
+        ("--check-results", "results", ("correct", "correctness")),
+        ("--why", "causes", ("graphs", "break_sites")),
+    ],
+)
+def test_each_part_can_be_asked_for_alone(tmp_path, option, part, known):
+    (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
+    process = run_command(*QUICK, option, "--format", "json", cwd=tmp_path, status=0)
+    found = Benched(json.loads(process.stdout), tmp_path)
+    assert found.document["measured"] == [part]
+    for name in ("backend=aot_eager", "dynamic=true"):
+        assert all(found.variant(name)[field] is not None for field in known)
+        assert (found.variant(name)["correctness"] is not None) == (part == "results")
+        assert (found.variant(name)["compile_cold_s"] is not None) == (part == "cold")
+
+
+def test_a_program_that_fails_is_told_as_explain_tells_it(tmp_path):
+    (tmp_path / "failing.py").write_text(
+        "import torch\n\n\ndef model(x):\n    return x @ x\n\n\ndef example_inputs():\n    return torch.ones(2, 3)\n"
+    )
+    process = run_command("bench", "failing.py", "--backend", "aot_eager", cwd=tmp_path, status=2)
+    assert "mat1 and mat2 shapes cannot be multiplied" in " ".join(process.stderr.split())
+    assert not process.stdout

@@ -24,12 +24,13 @@ class Process:
         self.left -= 1
         self.log.append(self.name)
         times = [self.us * self.random.uniform(1 - self.noise, 1 + self.noise) for _ in range(3)]
-        return BenchTurn(times_us=times, calls=2, peak_memory_bytes=7)
+        return BenchTurn(times_us=times, calls=2, alone_us=times[:1], peak_memory_bytes=7)
 
 
-def timed(*processes: Process) -> dict[str, Turns]:
+def timed(*processes: Process, is_precise: bool = True, told: list[int] | None = None) -> dict[str, Turns]:
     probes: Any = {process.name: process for process in processes}
-    return time_rounds(probes, processes[0].name, lambda _number: None)
+    rounds = [] if told is None else told
+    return time_rounds(probes, processes[0].name, lambda number, _found: rounds.append(number), is_precise=is_precise)
 
 
 def test_each_is_timed_once_in_a_round_and_none_always_comes_first():
@@ -59,6 +60,20 @@ def test_timing_ends_early_once_all_ratios_are_precise():
     assert len(log) == 2 * 64
 
 
+def test_timing_ends_where_it_is_known_which_is_faster_unless_precision_is_asked_for():
+    log: list[str] = []
+    told: list[int] = []
+    timed(Process("a", log, 1000.0, noise=0.3), Process("b", log, 400.0, noise=0.3), is_precise=False, told=told)
+    assert told == list(range(1, 9))
+    log.clear()
+    found = timed(Process("a", log, 1000.0, noise=0.3), Process("b", log, 1000.0, noise=0.3), is_precise=False)
+    assert len(found["b"].medians_us) > 8
+    log.clear()
+    # One that is as fast, for certain, needs no more either.
+    found = timed(Process("a", log, 1000.0, noise=0.001), Process("b", log, 1001.0, noise=0.001), is_precise=False)
+    assert len(found["b"].medians_us) == 8
+
+
 def test_long_calls_get_two_rounds_at_least():
     log: list[str] = []
     found = timed(Process("a", log, 60e6), Process("b", log, 30e6))
@@ -83,5 +98,7 @@ def test_call_times_are_those_of_all_blocks():
     assert found.mean == pytest.approx(3.0)
     assert found.count == 50
     assert Turns().call_times() is None
+    assert Turns().alone_times() is None
+    assert Turns(alone_us=[3.0, 1.0]).alone_times().median == 2.0
     alone = Turns(times_us=[4.0], call_count=1).call_times()
     assert (alone.q1, alone.median, alone.q3) == (4.0, 4.0, 4.0)

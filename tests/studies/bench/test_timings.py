@@ -27,6 +27,7 @@ def start(excess_s: float = 0.5, **more: Any) -> BenchStart:
         "items": {"count": 8, "unit": "samples"},
         "cache": None,
         "uses_cuda": False,
+        "peak_memory_bytes": 100,
     }
     return BenchStart(**given | more)  # type: ignore[typeddict-item]
 
@@ -51,6 +52,14 @@ def test_compiling_costs_what_its_first_calls_take_longer_than_those_of_eager_mo
     assert (found.break_even_calls, found.break_even_warm.calls) == (20_000, 6_000)
     assert (found.judgement, found.speedup.ratio, found.throughput) == ("faster", 2.0, 16_000.0)
     assert throughput_of(Timings(eager())).items == 8
+
+
+def test_without_a_cold_start_the_start_with_the_caches_as_they_are_counts():
+    cached = start(3.5, cache={"hits": 2, "misses": 1, "bypasses": 0})
+    found = shown(Measured(VariantSpec("default"), warm=cached, turns=turns(500.0), beside=turns(1000.0)))
+    assert (found.compile_cold_s, found.compile_warm_s, found.compile_s) == (None, 3.0, 3.0)
+    assert (found.break_even_cold, found.break_even_calls) == (None, 6_000)
+    assert (found.cache.hits, found.cache.misses) == (2, 1)
 
 
 def test_a_slower_variant_never_pays_and_one_that_compiles_in_no_time_costs_nothing():

@@ -1,0 +1,71 @@
+"""What ``graphdoctor bench`` takes, against a script by hand that does the same (``plain_bench.py``)."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.overhead import graphdoctor
+from benchmarks.process import run
+from benchmarks.rows import Row
+
+_HERE = Path(__file__).resolve().parent
+_TARGETS = {"an MLP": "perceptron", "a ResNet block": "resnet_block", "GPT-2 with 4 layers": "gpt2_4_layers"}
+_FIRST_ANSWER = b"so far, "
+"""What the status line says once there are times."""
+
+
+def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
+    """Measure a bench, how soon it has a first answer, and a thorough one.
+
+    Args:
+        pairs: How many pairs to measure, after one that fills the caches.
+        is_quick: One program only, and no thorough bench.
+        folder: Where to run.
+    """
+    rows = []
+    for name, target in list(_TARGETS.items())[: 1 if is_quick else None]:
+        path = _HERE / "targets" / f"{target}.py"
+        plain: list[float] = []
+        found: dict[str, list[float]] = {"first answer": [], "wall time": [], "wall time, `--thorough`": []}
+        for pair in range(-1, pairs):
+            plain_s = run([sys.executable, _HERE / "plain_bench.py", path], cwd=folder).wall_s
+            bench_s = run([*graphdoctor(), "bench", path], cwd=folder).wall_s
+            if pair < 0:
+                continue
+            plain.append(plain_s)
+            found["wall time"].append(bench_s)
+            found["first answer"].append(_first_answer_s([*graphdoctor(), "bench", str(path)], folder))
+            if not is_quick:
+                thorough = run([*graphdoctor(), "bench", path, "--thorough"], cwd=folder)
+                found["wall time, `--thorough`"].append(thorough.wall_s)
+        aims = dict(zip(found, (1.3, 2.5, 6.0), strict=True))
+        rows += [
+            Row(f"`bench`, {name}: {what}", "plain script", "s", plain, measured, aims[what])
+            for what, measured in found.items()
+            if measured
+        ]
+    return rows
+
+
+def _first_answer_s(command: list[str], folder: Path) -> float:
+    """Seconds until the status line on a terminal has a first ratio; of a bench that ends before, all of them."""
+    started = time.perf_counter()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execvp(command[0], command)
+    text, found = b"", None
+    while True:
+        try:
+            text = text[-200:] + os.read(terminal, 65536)
+        except OSError:  # the other end is closed
+            break
+        if found is None and _FIRST_ANSWER in text:
+            found = time.perf_counter() - started
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    return time.perf_counter() - started if found is None else found
