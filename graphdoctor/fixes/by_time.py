@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from graphdoctor.facts.fixes import ColdCompile, Verdict, deciding
+from graphdoctor.facts.fixes import ColdCompile, Verdict
 from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.log import TrialLog
@@ -19,7 +19,7 @@ from graphdoctor.fixes.verdicts import REPEATED_BLOCKS, Judgment
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed, clause
 from graphdoctor.trials.program import Program, RunChange
-from graphdoctor.trials.timing import slower
+from graphdoctor.trials.timing import plainly_slower, slower
 
 _MAX_TIMED = 6
 """How many fixes are timed one by one; all together are always timed."""
@@ -33,49 +33,52 @@ class Slowness:
         self._log = log
         self._is_each = is_each
 
-    def blamed(self, untouched: State, best: State) -> tuple[Candidate, str] | None:
-        """The fix to take back, and why; None if no fix makes the call longer, by itself or with the others."""
+    def blamed(self, best: State) -> tuple[Candidate, str, str] | None:
+        """The fix to blame if all of them make the call plainly longer, what it does, and what all of them do.
+
+        None if the call takes no longer, or so little that only a toy shows it.
+        """
         if self._is_each:
             self._trials.time(Program(), best.program)
+        together = self._trials.confirmed(Program(), best.program, plainly_slower)
         found = self._slow_alone(best) if self._is_each else None
-        found = found or self._slow(untouched, best)
-        self._note_times(best)
-        return found
+        if together is not None and found is None:
+            found = self._slow_first(best, together)
+        self.note_times(best)
+        if found is None:
+            return None
+        fix, change = found
+        alone = f"with it, the steady call is {change}"
+        return fix, alone, alone if together is None else f"with all of them, the steady call is {together}"
 
     def time_set(self, best: State) -> None:
-        """Time all fixes together under both backends."""
-        self._trials.time(Program(), best.program)
-        self._note_times(best)
+        """Time all fixes together."""
+        (self._trials.time if self._is_each else self._trials.decided)(Program(), best.program)
+        self.note_times(best)
 
-    def _slow(self, untouched: State, best: State) -> tuple[Candidate, str] | None:
-        """The fix to blame if all of them make the call longer, and why; None if the call takes no longer."""
-        change = self._trials.confirmed(untouched.program, best.program, slower)
-        if change is None:
-            return None
-        if len(best.applied) == 1:
-            return best.applied[0][0], f"with it, the steady call is {change}"
-        alone = self._slow_alone(best)
-        if alone is not None:
-            return alone
-        times = [deciding(self._trials.decided(*added(*pair))) for pair in best.applied[:_MAX_TIMED]]
-        ratios = [pair.ratio if pair else 1.0 for pair in times]
-        slowest, _ = best.applied[ratios.index(max(ratios))]
-        return slowest, f"all verified fixes together make the steady call {change}, and it slows the call most"
+    def _slow_first(self, best: State, change: str) -> tuple[Candidate, str]:
+        """The first fix with which the call takes longer, beside those before it, by bisection."""
+        fast, slow = 0, len(best.applied)
+        while slow - fast > 1:
+            middle = (fast + slow) // 2
+            found = self._trials.confirmed(Program(), best.first(middle).program, plainly_slower)
+            fast, slow, change = (middle, slow, change) if found is None else (fast, middle, found)
+        return best.applied[fast][0], change
 
     def _slow_alone(self, best: State) -> tuple[Candidate, str] | None:
         timed = best.applied[:_MAX_TIMED]
-        if self._is_each:
-            for pair in timed:
-                self._trials.time(*added(*pair))
+        for pair in timed:
+            self._trials.time(*added(*pair))
         for fix, before in timed:
             # A step counts together with what follows it.
             if not self._log.is_step(fix):
-                change = self._trials.confirmed(*added(fix, before), slower)
+                change = self._trials.confirmed(*added(fix, before), plainly_slower)
                 if change is not None:
-                    return fix, f"with it, the steady call is {change}"
+                    return fix, change
         return None
 
-    def _note_times(self, best: State) -> None:
+    def note_times(self, best: State) -> None:
+        """Note what is known of the times of each fix."""
         for pair in best.applied:
             self._log.add_times(pair[0], self._trials.times_of(*added(*pair)))
         if self._is_each and len(best.applied) > _MAX_TIMED:

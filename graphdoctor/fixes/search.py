@@ -44,7 +44,7 @@ from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays
-from graphdoctor.trials.timing import faster
+from graphdoctor.trials.timing import faster, plainly_slower
 
 FOLDER = "fixes"
 _MAX_JOBS = 4
@@ -132,6 +132,7 @@ class _Rounds:
         self._last: State | None = None
         self._outweighed: set[Candidate] = set()
         self._leaving_out = itertools.count(1)
+        self._together = itertools.count(1)
         self._known: list[State] = []
         self.so_far: SearchResult | None = None
 
@@ -177,11 +178,9 @@ class _Rounds:
                     self._unproven(best, check_.reason or "")
                     best = self._last = untouched
                     break
-                start = (
-                    self._without_failing(untouched, best)
-                    or self._without_slow(untouched, best)
-                    or self._without_useless(untouched, best)
-                )
+                start = self._without_failing(untouched, best) or self._without_useless(untouched, best)
+            self._trials.eta.is_open = False
+            best = self._last = self._without_slow(untouched, best)
             if self._repeated is not None:
                 best = self._regional.tried(self._repeated, best, self._number + 1) or best
             if self._options.is_timed and best.applied:
@@ -350,15 +349,9 @@ class _Rounds:
 
     def _join(self, state: State, chosen: Sequence[_Tried]) -> State:
         fixes = [trial.fix for trial, _ in chosen]
-        together = compatible(fixes)
-        observed = None
-        if len(together) > 1:
-            name = f"{self._number}-together"
-            is_outweighed = not self._outweighed.isdisjoint(together)
-            observed = self._trials.run_together(together, state, name, is_outweighed=is_outweighed)
+        together, observed = self._bisected(compatible(fixes), state)
         if observed is None:
-            # One alone is sure to work; the others are tried again beside it.
-            together, observed = fixes[:1], chosen[0][1]
+            observed = next(after for trial, after in chosen if trial.fix is together[0])
         self._log.apply(together, self._number)
         return state.joined(
             together,
@@ -366,6 +359,28 @@ class _Rounds:
             mended_count=sum(trial.verdicts.count("verified") for trial, _ in chosen if trial.fix in together),
             is_outweighed=not self._outweighed.isdisjoint(together),
         )
+
+    def _bisected(self, fixes: list[Candidate], state: State) -> tuple[list[Candidate], Observed | None]:
+        """As many fixes as hold together, and what their trial showed; None if that is one, which was tried alone.
+
+        Those that are left out are tried again beside them.
+        """
+        kept, observed = fixes[:0], None
+        waiting = [fixes]
+        while waiting:
+            group = waiting.pop(0)
+            both = [*kept, *group]
+            found = None
+            if len(both) > 1 and not (kept and self._is_exhausted):
+                name = f"{self._number}-together-{next(self._together)}"
+                is_outweighed = not self._outweighed.isdisjoint(both)
+                found = self._trials.run_together(both, state, name, is_outweighed=is_outweighed)
+            if found is not None or len(both) == 1:
+                kept, observed = both, found
+            elif len(group) > 1:
+                middle = len(group) // 2
+                waiting[:0] = [group[:middle], group[middle:]]
+        return kept, observed
 
     def _checked_elsewhere(self, best: State) -> Check | None:
         """What a program with fixes does under the user's backend; None if trials compile with it."""
@@ -416,32 +431,54 @@ class _Rounds:
         self._log.take_back([fix for fix, _ in best.applied[len(start.applied) :] if fix is not blamed])
         return start
 
-    def _without_slow(self, untouched: State, best: State) -> State | None:
-        self._trials.eta.is_open = False
-        if not self._options.is_timed or not best.applied:
-            return None
-        found = self._slowness.blamed(untouched, best)
+    def _without_slow(self, untouched: State, best: State) -> State:
+        """The best program, or one with fewer fixes if they make the call plainly longer; decided once."""
+        found = self._slowness.blamed(best) if self._options.is_timed and best.applied else None
         if found is None:
+            return best
+        blamed, alone, together = found
+        at = next(at for at, (fix, _) in enumerate(best.applied) if fix is blamed)
+        fewer = (self._as_fast(state) for state in (best.without(blamed), best.first(at)))
+        kept = next(filter(None, fewer), untouched)
+        rest = [fix for fix, _ in kept.applied]
+        self._log.take_back([blamed], "makes it worse", alone)
+        self._log.take_back([fix for fix, _ in best.applied if fix not in rest], "makes it worse", together)
+        return kept
+
+    def _as_fast(self, state: State | None) -> State | None:
+        """A state with fewer fixes, if it holds what they are for, and the call isn't plainly longer."""
+        if state is None or not state.applied:
             return None
-        blamed, reason = found
-        return self._back(untouched, best, blamed, "makes it worse", reason)
+        found = self._trials.run_fewer(state, f"{self._number}-without-{next(self._leaving_out)}")
+        if found is None or self._log.has_moved_break(found):
+            return None
+        check = self._checked_elsewhere(found)
+        is_slow = self._trials.confirmed(Program(), found.program, plainly_slower) is not None
+        return None if is_slow or (check is not None and check.verdict != "verified") else found
 
     def _without_useless(self, untouched: State, best: State) -> State | None:
-        """Take back a fix whose break is still there, unless the call is faster with it, or came back beside others."""
+        """Take back fixes whose break stays, unless the call is faster with them, or comes back beside others."""
         sites = self._trials.sites(untouched, best)
+        useless: list[tuple[Candidate, Verdict, str]] = []
         for fix, before in best.applied:
             if again := self._log.broken_again(fix, sites):
                 places = ", ".join(found.site for found in again)
-                return self._back(untouched, best, fix, "moved", f"with the others, it breaks at {places} instead")
-            if not self._log.is_contained(fix):
+                useless.append((fix, "moved", f"with the others, it breaks at {places} instead"))
+            elif not self._log.is_contained(fix):
                 continue
-            if not self._options.is_timed:
-                return self._back(untouched, best, fix, "unproven", "the break stays, and the call wasn't timed")
-            rest = best.without(fix)
-            pair = added(fix, before) if rest is None else (rest.program, best.program)
-            if self._trials.confirmed(*pair, faster) is None:
-                return self._back(untouched, best, fix, "no effect", "the break stays, and the call isn't faster")
-        return None
+            elif not self._options.is_timed:
+                useless.append((fix, "unproven", "the break stays, and the call wasn't timed"))
+            else:
+                rest = best.without(fix)
+                pair = added(fix, before) if rest is None else (rest.program, best.program)
+                if self._trials.confirmed(*pair, faster) is None:
+                    useless.append((fix, "no effect", "the break stays, and the call isn't faster"))
+        if not useless:
+            return None
+        self._slowness.note_times(best)
+        for fix, verdict, reason in useless[1:]:
+            self._log.take_back([fix], verdict, reason)
+        return self._back(untouched, best, *useless[0])
 
     # Results.
 

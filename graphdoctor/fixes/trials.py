@@ -156,6 +156,13 @@ class State:
         del befores[at]
         return replace(self, program=program, applied=tuple(zip(rest, befores, strict=True)))
 
+    def first(self, count: int) -> State:
+        """This state with only so many of its fixes, not observed yet."""
+        applied = self.applied[:count]
+        base = applied[-1][1] if applied else Program()
+        program = with_fixes(base, [fix for fix, before in applied if before == base])
+        return replace(self, program=program, applied=applied)
+
     @property
     def score(self) -> Score:
         """How good the program is."""
@@ -348,15 +355,17 @@ class Trials:
     def run_without(self, fix: Candidate, state: State, name: str) -> State | None:
         """A state without one of its fixes, if it is as good: nothing comes back, and results are the same."""
         rest = state.without(fix)
-        if rest is None:
-            return None
-        observed = self._run(rest.program, name, drops_output=rest.drops_output)
+        found = None if rest is None else self.run_fewer(rest, name)
+        is_as_good = found and found.score <= state.score and self._left(found) <= self._left(state)
+        return found if is_as_good else None
+
+    def run_fewer(self, state: State, name: str) -> State | None:
+        """A state that was made of another by leaving fixes out, if its program's results hold."""
+        observed = self._run(state.program, name, drops_output=state.drops_output)
         if observed.recording.exit.reason != "finished":
             return None
-        verdict, _ = self.reference.judge(observed.recording, drops_output=rest.drops_output)
-        found = replace(rest, observed=observed)
-        is_as_good = found.score <= state.score and self._left(found) <= self._left(state)
-        return found if verdict == "verified" and is_as_good else None
+        verdict, _ = self.reference.judge(observed.recording, drops_output=state.drops_output)
+        return replace(state, observed=observed) if verdict == "verified" else None
 
     def _left(self, state: State) -> Counter[tuple[str, int]]:
         findings = state.observed.diagnosis.findings

@@ -17,7 +17,7 @@ from typing import Any
 
 from graphdoctor.facts.fixes import PairedTime, deciding
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.wording import speed_text
+from graphdoctor.facts.wording import duration, speed_text
 from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PLAIN, change_of, interval, is_decided
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
@@ -26,6 +26,10 @@ TURN_S = 0.02
 """How long each program repeats its call in a turn, or one call that takes longer."""
 
 _MAX_S = 10.0
+
+GRAPH_US = 50.0
+"""More than calling a compiled graph costs that computes next to nothing: guards, and the checks and buffers of its
+wrapper (9 to 15 µs for six small linear layers on two cores). Such a cost says the program is a toy."""
 
 
 class ServedProbe:
@@ -121,6 +125,14 @@ def _certain(wanted: str, times: Sequence[PairedTime]) -> str | None:
 
 
 slower, faster = partial(_certain, "slower"), partial(_certain, "faster")
+
+
+def plainly_slower(times: Sequence[PairedTime]) -> str | None:
+    """How much longer the call takes, in words; None if it isn't certain, or costs no more than one compiled graph."""
+    pair, change = deciding(times), slower(times)
+    if pair is None or change is None or pair.after_us - pair.before_us <= GRAPH_US:
+        return None
+    return f"{change}, by {duration(pair.after_us - pair.before_us)}"
 
 
 def is_plain(times: Sequence[PairedTime]) -> bool:

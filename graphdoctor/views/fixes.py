@@ -12,6 +12,7 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import WORKING, Treatment, TriedFix, deciding
+from graphdoctor.facts.fixes import Verdict as TrialVerdict
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
@@ -229,7 +230,8 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
     if words.measured_speed(times) == words.SAME_SPEED:
         return f"{words.SAME_SPEED} in speed"
     is_asked = times.backend == target.compile_arguments.get("backend")
-    return speed_text(times.ratio) + ("" if is_asked else f" under {times.backend}")
+    cost = f", by {duration(times.after_us - times.before_us)} per call" if times.after_us > times.before_us else ""
+    return speed_text(times.ratio) + ("" if is_asked else f" under {times.backend}") + cost
 
 
 def _why_untried(treatment: Treatment) -> str:
@@ -242,11 +244,15 @@ def _why_untried(treatment: Treatment) -> str:
     return f"nothing was tried{f', because {reasons.pop()}' if len(reasons) == 1 else ''}"
 
 
+_PAST: dict[TrialVerdict, str] = {"makes it worse": "made it worse", "changes results": "changed results"}
+"""Verdicts as what fixes that were tried did."""
+
+
 def _tried_text(treatment: Treatment) -> str:
     """How many fixes were tried, and what each kind of verdict says; empty for none."""
     tried = distinct_fixes([fix for fix in treatment.tried if fix.verdict != "not tried"])
     verdicts = Counter(fix.verdict for fix in tried)
-    counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
+    counts = ", ".join(f"{number} {_PAST.get(verdict, verdict)}" for verdict, number in verdicts.items())
     return f"{verdicts.total()} fix{'es' * (verdicts.total() != 1)} tried ({counts})" if counts else ""
 
 

@@ -440,18 +440,29 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "only the set is timed": {
         "world": peeling, "known": THREE, "ratio": lambda _before, _now: 0.5, **TIMED,
     },
-    "a longer call has fixes timed one by one until one is to blame": {
+    "of fixes that make the call longer the one to blame is found by halves": {
         "world": breaking(a=3, b=12, c=25),
         "known": {"GD101:3": known("a"), "GD101:12": known("b"), "GD101:25": known("c")},
         "ratio": lambda before, now: 2.0 if "b" in now - before else 0.9, **TIMED,
     },
-    "a fix that makes the call longer is taken back and the next is tried": {
+    "a fix that makes the call longer is taken back for good": {
         "world": where(("slow", runs()), ("quick", runs()), otherwise=runs(3)),
         "known": {"GD101": known("slow", "quick")},
         "ratio": lambda _before, now: 4.0 if "slow" in now else 0.9, **TIMED,
     },
-    "fixes that are fine alone but slow together lose the slowest": {
+    "fixes that are fine alone but slow together lose the last": {
         "world": breaking(a=3, b=12), "known": TWO, "ratio": slow_together, **TIMED,
+    },
+    "a few microseconds more are no reason to keep a break": {
+        "world": MEND_3, "known": A, "ratio": lambda _before, now: 1.04 if now else 1.0, **TIMED,
+    },
+    "nothing is kept of fixes that are slow in any number": {
+        "world": breaking(a=3, b=12), "known": TWO, "ratio": lambda _before, now: 1.5 if now else 1.0, **TIMED,
+    },
+    "of fixes that don't hold together the one that clashes is found by halves": {
+        "world": lambda fixes: runs(compared=differing()) if {"b", "d"} <= fixes else breaking(
+            a=3, b=5, c=7, d=9, e=11)(fixes),
+        "known": {f"GD101:{line}": known(name) for line, name in zip((3, 5, 7, 9, 11), "abcde", strict=True)},
     },
     "rounds are bounded and that is said": {"world": peeling, "known": THREE, "most": {"_MAX_ROUNDS": 2}},
     "nothing is said of bounds where nothing was left to try": {
@@ -712,7 +723,7 @@ def timed(ratios: Callable[[Fixes, Fixes], float]) -> Callable[..., PairedTime]:
     def time_pair(_replays: Any, before: Program, after: Program, _name: str, *, backend: str) -> PairedTime:
         ratio = 1.0 if backend == "eager" else ratios(fixes_in(before), fixes_in(after))
         return PairedTime(
-            backend=backend, before_us=10, after_us=10 * ratio, ratio=ratio, ratio_low=ratio * 0.98,
+            backend=backend, before_us=1000, after_us=1000 * ratio, ratio=ratio, ratio_low=ratio * 0.98,
             ratio_high=ratio * 1.02, turns=21,
         )  # fmt: skip
 
