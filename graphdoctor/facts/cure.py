@@ -18,7 +18,7 @@ CURED = "cured"
 Best = Literal["eager", "as you had it", "cured"]
 
 StepOutcome = Literal["kept", "no gain", "slower", "wrong", "failed", "skipped"]
-"""``kept``: correct, and faster than the best before it, or as fast and quicker to compile; ``no gain``: neither;
+"""``kept``: correct, and faster than the best before it, or as fast and quicker to compile cold; ``no gain``: neither;
 ``slower``, ``wrong`` and ``failed`` as of a variant; ``skipped``: not tried, because it can't be, or time was up."""
 
 
@@ -35,7 +35,7 @@ class CureStep(Fact):
     speedup: Speedup | None = None
     """Beside the best way before it; None if it wasn't timed."""
     compile_cold_s: float | None = None
-    """Seconds that compiling adds with an empty cache on disk."""
+    """Seconds that compiling adds with an empty cache on disk; None unless cold starts were asked for."""
     compile_before_s: float | None = None
     """The same of the best way before it."""
 

@@ -128,6 +128,13 @@ class BenchTurn(TypedDict):
     """The most memory until now, since the calls are steady; None if unknown."""
 
 
+class BenchFloor(TypedDict):
+    """What a benched program answers to ``{"floor": true}``."""
+
+    us: float | None
+    """Time of a compiled call that computes next to nothing, in microseconds; None if it couldn't be measured."""
+
+
 UnseenReads = Literal["network", "processes", "reads"]
 """What a process may have read without our seeing it: from a network, in processes that it forked, or anything."""
 

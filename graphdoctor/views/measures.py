@@ -6,15 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from graphdoctor.facts.bench import BreakEven, CallTimes, Noise, Variant
+from graphdoctor.facts.bench import BreakEven, CallTimes, Noise, Speedup, Variant
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.wording import about_count, about_time, counted, factor_text, percent, spread_text
 from graphdoctor.views.parts import Cell
-from graphdoctor.views.words import UNKNOWN
+from graphdoctor.views.words import SAME_SPEED, UNKNOWN
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 EMPTY = Cell("")
+_WIDE = 1.3
+TOO_NOISY = "too noisy to say"
 WARM = "warm"
 """A restart after a cold start."""
 
@@ -58,6 +60,20 @@ def call_cell(times: CallTimes | None) -> Cell:
 def interval_text(low: float, high: float) -> str:
     """An interval of ratios."""
     return f"{factor_text(low)[:-1]} to {factor_text(high)[:-1]}"
+
+
+def is_too_noisy(found: Speedup) -> bool:
+    """Whether an interval is too wide to say that there is no difference."""
+    return found.low <= 1 <= found.high and found.high > _WIDE * found.low
+
+
+def speedup_text(found: Speedup) -> str:
+    """A ratio with its interval, or what there is to say where that holds 1."""
+    if is_too_noisy(found):
+        return TOO_NOISY
+    if found.low <= 1 <= found.high:
+        return SAME_SPEED
+    return f"{factor_text(found.ratio)} ({interval_text(found.low, found.high)})"
 
 
 def calls_text(calls: int) -> str:

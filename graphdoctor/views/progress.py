@@ -9,7 +9,8 @@ from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, Rec
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms, TrialCounts
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import about_time, counted, duration, factor_text, join_texts, shortened, without_middle
+from graphdoctor.facts.wording import about_time, counted, duration, join_texts, shortened, without_middle
+from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
 from graphdoctor.views.words import measured_speed
 
@@ -57,7 +58,7 @@ def timed_text(timed: TimedPrograms, counts: TrialCounts) -> str:
 def step_text(decided: DecidedStep) -> str:
     """What a step of a search showed: ``kept · fixes · 1.60x beside the best before · best so far 1.90 ms``."""
     step, best = decided.step, None
-    beside = None if step.speedup is None else f"{factor_text(step.speedup.ratio)} beside the best before"
+    beside = None if step.speedup is None else f"{speedup_text(step.speedup)} beside the best before"
     if decided.best_us is not None and decided.eager_us is not None:
         best = f"best so far {duration(decided.best_us)}, eager {duration(decided.eager_us)}"
     return join_texts(" · ", step.outcome, step.name, beside, step.reason, best)

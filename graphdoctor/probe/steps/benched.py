@@ -4,7 +4,8 @@ A ``workload``, which is recorded, makes the first round of its calls instead, i
 ours is in a call of it either.
 
 When its calls compile nothing any more it writes ``BenchStart`` to a socket. Each line of JSON ``{"seconds": …}`` is
-answered by a ``BenchTurn``, so that several programs take turns and share the machine's noise, until the socket closes.
+answered by a ``BenchTurn``, so that several programs take turns and share the machine's noise, and ``{"floor": true}``
+by a ``BenchFloor``, until the socket closes.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ import torch
 
 from ..events import EventFile
 from ..measure.memory import PeakMemory, peak_resident_bytes
-from ..measure.timing import BLOCK_S, ROW_S, Block, answer, questions, time_block
+from ..measure.timing import BLOCK_S, ROW_S, Block, answer, questions, time_block, time_calls
 from ..record.describe import arguments_text
 from ..replay.trial import Trial
 from ..target.regions import compile_target
 from ..target.snapshot import State, restorer, seed_everything
 from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, items_in
 from ..torch_private import torch_api
-from ..wire import BenchStart, BenchTurn, ProbeRequest
+from ..wire import BenchFloor, BenchStart, BenchTurn, ProbeRequest
 
 if TYPE_CHECKING:
     from .workload import Workload
@@ -36,6 +37,10 @@ _QUIET_PASSES = 3
 
 _MAX_PASSES = 12
 """More than torch's default recompile limit of 8."""
+
+_FLOOR_S = 0.05
+_FLOOR_CALLS = 100
+"""Of the shortest compiled call, that are timed together."""
 
 
 class Benched:
@@ -100,7 +105,11 @@ class Benched:
             block = Block(steady[-1], restore, least_s=ROW_S if uses_cuda else BLOCK_S)
             memory = PeakMemory()
             for question in questions(connection):
-                seconds = float(json.loads(question)["seconds"])
+                asked = json.loads(question)
+                if "floor" in asked:
+                    answer(connection, BenchFloor(us=_floor_us(call)))
+                    continue
+                seconds = float(asked["seconds"])
                 times = time_block(lambda: self._make(call), block, seconds=seconds)
                 alone = Block(steady[-1], restore, least_s=0.0)
                 is_apart = uses_cuda and block.number > 1
@@ -158,3 +167,18 @@ class Benched:
             for leaf in torch_api.tree_leaves(call):
                 if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
                     leaf.grad = None
+
+
+def _floor_us(call: Call) -> float | None:
+    """What a compiled call takes at least: one that adds 1 to a number in a tensor of the call's device."""
+    device = next((leaf.device for leaf in torch_api.tree_leaves(call) if isinstance(leaf, torch.Tensor)), None)
+    least = torch.zeros(1, device=device)
+
+    try:
+        function = torch.compile(lambda x: x + 1, backend="eager")
+        with torch.no_grad():
+            function(least)
+            seconds = time_calls(lambda: function(least), seconds=_FLOOR_S, number=_FLOOR_CALLS)
+    except Exception:  # noqa: BLE001 - an extra: settings of the program's may make torch refuse it
+        return None
+    return 1e6 * min(seconds)

@@ -14,6 +14,7 @@ disturbs what is being timed:
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,7 @@ from graphdoctor.facts.kernels import CacheUse
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.wording import factor_text
-from graphdoctor.probe.wire import BenchStart
+from graphdoctor.probe.wire import BenchFloor, BenchStart
 from graphdoctor.studies.bench.rounds import Turns, break_even, judged, needs_twin, noise_of, speedup, time_rounds
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
@@ -108,9 +109,12 @@ class SideBySide:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if error[0] is not None:
-            self.replays.cancel()
-        self._stack.close()
+        with contextlib.ExitStack() as suppressing:
+            if error[0] is not None:
+                self.replays.cancel()
+                # The processes end as if they were interrupted; the error goes on.
+                suppressing.enter_context(contextlib.suppress(KeyboardInterrupt))
+            self._stack.close()
         shutil.rmtree(self.caches, ignore_errors=True)
 
     def start_eager(self, program: Program, meanwhile: Callable[[], object] = bool) -> Measured:
@@ -162,6 +166,13 @@ class SideBySide:
         """Make the user's own run, recorded; it stays if its calls get steady."""
         one.warm = self._settled(one, self._served(partial(self.replays.serve_recorded, recording)), one.spec.name)
 
+    def compare(self, eager: Measured, others: Sequence[Measured], program: Program) -> None:
+        """Time those that run until it is known which are faster, beside eager mode's second process if need be."""
+        self.time(eager, others, is_precise=False)
+        if any(needs_twin(one.speedup) for one in others):
+            self.start_twin(eager, program)
+            self.time(eager, others, is_precise=False)
+
     def time(self, eager: Measured, others: Sequence[Measured], *, is_precise: bool) -> None:
         """Time those that run in rounds, in which each has its turn."""
         timed = {EAGER, _AGAIN, *(one.spec.name for one in others)}
@@ -176,6 +187,12 @@ class SideBySide:
         eager.turns, eager.beside = found.get(EAGER), found.get(_AGAIN)
         for one in others:
             one.turns, one.beside = found.get(one.spec.name), found.get(EAGER)
+
+    def floor_us(self, one: Measured) -> float | None:
+        """What a compiled call takes at least in a variant's process, in microseconds; None if unknown."""
+        probe = self._running.get(one.spec.name)
+        found = None if probe is None else probe.ask({"floor": True})
+        return None if found is None else cast("BenchFloor", found)["us"]
 
     def end(self, others: Sequence[Measured]) -> None:
         """Let variants end."""
@@ -263,10 +280,9 @@ class Timing:
                 ways.start(one, self.program)
         if self.is_precise:
             ways.start_twin(eager, self.program)
-        ways.time(eager, group, is_precise=self.is_precise)
-        if not self.is_precise and any(needs_twin(one.speedup) for one in group):
-            ways.start_twin(eager, self.program)
-            ways.time(eager, group, is_precise=False)
+            ways.time(eager, group, is_precise=True)
+        else:
+            ways.compare(eager, group, self.program)
         ways.end(group)
 
 

@@ -15,7 +15,7 @@ from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import factor_text, listed, shortened
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
 from graphdoctor.rules.gd510_tensor_float_off import Tf32Off
-from graphdoctor.views.measures import calling_text, calls_text, interval_text
+from graphdoctor.views.measures import TOO_NOISY, calling_text, calls_text, interval_text, is_too_noisy
 
 _MAX_NAMED = 3
 _REASON = 160
@@ -88,6 +88,12 @@ def _with_interval(variant: Variant) -> str:
     return "" if speedup is None else f"{factor_text(speedup.ratio)} ({interval_text(speedup.low, speedup.high)})"
 
 
+def _beside_eager(variant: Variant) -> str:
+    if variant.speedup is not None and is_too_noisy(variant.speedup):
+        return f"{variant.name}: {TOO_NOISY}"
+    return f"{variant.name} is at {_with_interval(variant)}"
+
+
 def _fastest(faster: Sequence[Variant], eager: Variant, *, has_results: bool) -> tuple[str, tuple[str, ...]]:
     """The fastest, or of those whose intervals overlap with its own, the one that compiles fastest.
 
@@ -127,8 +133,11 @@ def _none_faster(others: Sequence[Variant]) -> tuple[str, ...]:
     if not timed:
         return (f"{listed([one.name for one in right])} ran, but couldn't be timed",)
     nothing = {one.name: ", where torch.compile compiled nothing" for one in timed if one.graphs == 0}
-    shown = [f"{one.name} is at {_with_interval(one)}{nothing.get(one.name, '')}" for one in timed[:_MAX_NAMED]]
+    shown = [f"{_beside_eager(one)}{nothing.get(one.name, '')}" for one in timed[:_MAX_NAMED]]
     text = f"No variant is measurably faster than eager: {', '.join(shown)}"
+    if all(one.speedup is not None and is_too_noisy(one.speedup) for one in timed):
+        names = listed([one.name for one in timed])
+        text = f"Too noisy to say whether {names} {'is' if len(timed) == 1 else 'are'} faster than eager"
     reason = next((finding for finding in timed[0].findings if _slows_calls(finding)), None)
     return (text,) if reason is None else (text, f"What holds {timed[0].name} back: {reason.message}")
 

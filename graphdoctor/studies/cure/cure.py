@@ -1,16 +1,18 @@
 """Looks for the fastest correct way to run a program, one step after the other, until time is up.
 
 Comes in: a program, and changes to try. Goes out: what was kept. Each step is one more change on top of what was kept
-before: fixes, a mode, regional compilation. It is kept if its results are right and its calls are measurably faster, or
-as fast and quicker to compile. All ways run side by side, as their user runs them, so each is compared with the best
-one before it in the same rounds.
+before: fixes, a mode, regional compilation. It is kept if its results are right and its calls are measurably faster,
+or, where cold starts are measured, as fast and quicker to compile. All ways run side by side, as their user runs them,
+so each is compared with the best one before it in the same rounds. Where eager mode's call is shorter than any compiled
+one, nothing is tried.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 from graphdoctor import __version__
@@ -29,7 +31,7 @@ from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.search import SearchResult
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.probe.wire import CURE_FILE
-from graphdoctor.studies.bench.reasons import Look, look_at
+from graphdoctor.studies.bench.reasons import Look, look_at, reasons
 from graphdoctor.studies.bench.rounds import judged, noise_of, speedup
 from graphdoctor.studies.bench.timings import Measured, SideBySide, Timings, added_s, failure, slug, variant_of
 from graphdoctor.studies.bench.variants import VariantSpec, variants_of
@@ -40,7 +42,7 @@ from graphdoctor.trials.launch.request import Measured as ToMeasure
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
-from graphdoctor.views.measures import seconds_text
+from graphdoctor.views.measures import is_too_noisy, seconds_text
 
 _CACHES = "caches"
 _QUICKER = 0.8
@@ -97,35 +99,62 @@ class Search:
     folder: Path
     setup: Setup
     deadline: float
+    is_cold: bool
     steps: list[CureStep] = field(default_factory=list)
     longest_s: float = 0.0
+    floor_us: float | None = None
+    """What a compiled call takes at least, if that is more than eager mode's call."""
 
-    def run(self, candidates: Sequence[Candidate]) -> tuple[Way, Way, Timings]:
+    def run(self, candidates: Callable[[], Iterable[Candidate]]) -> tuple[Way, Way, Timings]:
         """Try each candidate on top of those that were kept: the user's own way, the best one, and their times."""
-        say = self.setup.on_phase
-        with SideBySide(self.replays, self.folder / _CACHES, say) as ways:
-            eager = ways.start_eager(Program())
-            ways.start_twin(eager, Program())
-            before = Way(Program(), {}, self._started(ways, VariantSpec(AS_IT_WAS), Program()))
-            reference = Reference(self.replays, Program(), on_phase=say, measured=ToMeasure(kernels=True))
-            if eager.is_steady and before.measured.is_steady:
-                before = replace(before, look=self._look(before, reference))
-            best = before
-            uses_cuda = eager.warm is not None and eager.warm["uses_cuda"]
-            for candidate in candidates if eager.is_steady else ():
-                # Without CUDA, some are the same as others.
-                if uses_cuda or not candidate.needs_cuda:
-                    best = self._step(ways, eager, best, candidate, reference)
-            shown = [before.measured, *([] if best is before else [best.measured])]
-            ways.time(eager, shown, is_precise=True)
-        return before, best, Timings(eager, shown, noise_of(eager.times, eager.speedup))
+        with SideBySide(self.replays, self.folder / _CACHES, self.setup.on_phase) as ways:
+            own = Measured(VariantSpec(AS_IT_WAS))
+            if self.is_cold:
+                eager = ways.start_eager(Program())
+                own = self._started(ways, own.spec, Program())
+            else:
+                eager = ways.start_eager(Program(), partial(ways.start, own, Program()))
+            before = best = Way(Program(), {}, own)
+            if eager.is_steady:
+                ways.compare(eager, [own], Program())
+                floor_us = ways.floor_us(own)
+                if floor_us is not None and eager.times is not None and eager.times.median < floor_us:
+                    self.floor_us = floor_us
+                else:
+                    best = self._tried(ways, eager, before, candidates())
+            shown = [own, *([] if best is before else [best.measured])]
+            if best is not before:
+                ways.compare(eager, shown, Program())
+        noise = noise_of(eager.times, eager.speedup)
+        if eager.is_steady and best is before and judged(own.speedup, noise) == "faster":
+            # Nobody looked whether what it computes is right.
+            best = before = replace(before, look=self._look(before))
+        return before, best, Timings(eager, shown, noise)
+
+    @cached_property
+    def reference(self) -> Reference:
+        """The program without torch.compile, to judge results by."""
+        return Reference(
+            self.replays, Program(), on_phase=self.setup.on_phase, measured=ToMeasure(kernels=True), prefix="judged-"
+        )
+
+    def _tried(self, ways: SideBySide, eager: Measured, best: Way, candidates: Iterable[Candidate]) -> Way:
+        uses_cuda = eager.warm is not None and eager.warm["uses_cuda"]
+        for candidate in candidates:
+            # Without CUDA, some are the same as others.
+            if uses_cuda or not candidate.needs_cuda:
+                best = self._step(ways, eager, best, candidate)
+        return best
 
     def _started(self, ways: SideBySide, spec: VariantSpec, program: Program) -> Measured:
-        one = ways.compile(spec, program)
-        ways.restart(one, program)
+        if self.is_cold:
+            one = ways.compile(spec, program)
+            ways.restart(one, program)
+        else:
+            ways.start(one := Measured(spec), program)
         return one
 
-    def _step(self, ways: SideBySide, eager: Measured, best: Way, candidate: Candidate, reference: Reference) -> Way:
+    def _step(self, ways: SideBySide, eager: Measured, best: Way, candidate: Candidate) -> Way:
         began = time.monotonic()
         if began + self.longest_s > self.deadline:
             step = CureStep(name=candidate.name, outcome="skipped", reason="time was up", is_late=True)
@@ -134,7 +163,7 @@ class Search:
         changes = {**best.changes, **candidate.changes}
         spec = VariantSpec(f"{len(self.steps) + 1} {candidate.name}", changes)
         measured = self._started(ways, spec, program)
-        way, outcome, reason, ratio = self._outcome(ways, eager, best, Way(program, changes, measured), reference)
+        way, outcome, reason, ratio = self._outcome(ways, eager, best, Way(program, changes, measured))
         self.longest_s = max(self.longest_s, time.monotonic() - began)
         step = CureStep(
             name=candidate.name,
@@ -152,13 +181,13 @@ class Search:
         return kept
 
     def _outcome(
-        self, ways: SideBySide, eager: Measured, best: Way, way: Way, reference: Reference
+        self, ways: SideBySide, eager: Measured, best: Way, way: Way
     ) -> tuple[Way, StepOutcome, str | None, Speedup | None]:
         if not way.measured.is_steady:
             return way, "failed", failure(way.measured), None
         ratio = None
         if best.measured.is_steady:
-            ways.time(eager, [best.measured, way.measured], is_precise=True)
+            ways.compare(eager, [best.measured, way.measured], Program())
             mine, other = way.measured.turns, best.measured.turns
             ratio = None if mine is None or other is None else speedup(mine, other)
         # If the best way until now is wrong or fails, any that is right is better.
@@ -168,18 +197,18 @@ class Search:
                 return way, "slower", None, ratio
             if verdict != "faster" and not self._is_quicker(eager, best, way):
                 return way, "no gain", None, ratio
-        look = self._look(way, reference)
+        look = self._look(way)
         if not look.verdict.correct:
             return way, "wrong", look.verdict.reason or "its results couldn't be compared", ratio
         return replace(way, look=look), "kept", None, ratio
 
     def _is_quicker(self, eager: Measured, best: Way, way: Way) -> bool:
-        mine, other = added_s(way.measured.cold, eager.warm), added_s(best.measured.cold, eager.warm)
+        mine, other = added_s(way.measured.cold, eager.warm), added_s(best.measured.cold, eager.warm)  # none if warm
         return mine is not None and other is not None and mine <= _QUICKER * other and other - mine >= _QUICKER_S
 
-    def _look(self, way: Way, reference: Reference) -> Look:
+    def _look(self, way: Way) -> Look:
         self.setup.on_phase("comparing results")
-        name = f"check-{slug(way.measured.spec.name)}"
+        name, reference = f"check-{slug(way.measured.spec.name)}", self.reference
         return look_at(reference, way.program, name, way.changes, self.folder, beside=reference.eager.kernels)
 
     def _decided(self, step: CureStep, way: Way, eager: Measured) -> Way:
@@ -211,11 +240,13 @@ def cure(
     check: Callable[[Sequence[FileChange]], None] | None,
     *,
     budget_s: float,
+    is_cold: bool = False,
 ) -> Cure:
     """Search; the recording holds the answer.
 
     ``options``: which fixes to try.
     ``budget_s``: seconds after which nothing more is tried.
+    ``is_cold``: with starts from an empty cache.
     """
     began, base = time.monotonic(), request.spec
     # Compiling each block by itself is a candidate of its own, and what fixes do to the call's time is measured beside
@@ -223,12 +254,20 @@ def cure(
     selection = replace(options.selection, ignore=(*options.selection.ignore, REPEATED_BLOCKS))
     deadline = began + _SHARE_OF_FIXES * budget_s
     options = replace(options, selection=selection, timing="none", deadline=deadline)
-    treated = try_fixes(request, recording, options, setup, check) if diagnosis.findings else None
     folder = recording / _FOLDER
+    treated: SearchResult | None = None
+
+    def candidates() -> Iterator[Candidate]:
+        nonlocal treated
+        treated = try_fixes(request, recording, options, setup, check) if diagnosis.findings else None
+        yield from _candidates(request, diagnosis, treated)
+
     with Replays(request, folder, setup.with_limit) as replays:
-        search = Search(replays, base, folder, setup, began + budget_s)
-        before, best_way, timings = search.run([*_candidates(request, diagnosis, treated)])
+        search = Search(replays, base, folder, setup, began + budget_s, is_cold)
+        before, best_way, timings = search.run(candidates)
     eager, as_it_was = variant_of(timings.eager, timings, base), before.shown(timings, base)
+    if before.look is None:
+        as_it_was = replace(as_it_was, findings=reasons(diagnosis, None))
     cured = None
     if best_way is not before:
         cured = replace(best_way.shown(timings, base), name=CURED)
@@ -240,7 +279,7 @@ def cure(
         graphdoctor_version=__version__,
         environment=diagnosis.recording.environment,
         target=replace(diagnosis.recording.target, compile_arguments=base.compile_arguments()),
-        text=sentence(eager, as_it_was, cured, best, search.steps, call_count),
+        text=sentence(eager, as_it_was, cured, best, search.steps, call_count, search.floor_us),
         best=best,
         eager=eager,
         as_it_was=as_it_was,
@@ -317,8 +356,9 @@ def sentence(
     best: Best | None,
     steps: Sequence[CureStep],
     call_count: int,
+    floor_us: float | None = None,
 ) -> str:
-    """The answer."""
+    """The answer; ``floor_us``: what a compiled call takes at least, where that is more than eager mode's."""
     if eager.call_us is None:
         return f"The program fails without torch.compile, so nothing was tried: {eager.reason}."
     times = " → ".join(_time(variant) for variant in (eager, as_it_was, cured) if variant is not None)
@@ -330,20 +370,30 @@ def sentence(
     said = next((finding.message for finding in as_it_was.findings), None)
     if as_it_was.status in ("failed", "wrong") and as_it_was.reason:
         said = f"torch.compile: {as_it_was.reason}."
+    if floor_us is not None:
+        return f"Plain eager is fastest: {times}. Any compiled call takes at least {duration(floor_us)} here."
     tried = counted(sum(step.outcome != "skipped" for step in steps), "other way")
-    return f"Plain eager is fastest: {times}. {f'{said} ' if said else ''}Tried: {tried}."
+    ratios = [variant.speedup for variant in (as_it_was, cured) if variant is not None and variant.speedup is not None]
+    lead = "Plain eager is fastest"
+    if any(is_too_noisy(ratio) for ratio in ratios):
+        lead = "Too noisy to say whether anything is faster than eager"
+    elif any(ratio.low <= 1 <= ratio.high for ratio in ratios):
+        lead = "Nothing is measurably faster than eager"
+    why = "" if said is None else f"{said.rstrip('.')}. "
+    return f"{lead}: {times}. {why}Tried: {tried}."
 
 
 def _time(variant: Variant) -> str:
     if variant.call_us is None:
         return f"{variant.name}: {'it fails' if variant.status == 'failed' else 'not timed'}"
-    gain = "" if variant.speedup is None or variant.name == EAGER else f" ({factor_text(variant.speedup.ratio)})"
+    ratio = None if variant.name == EAGER else variant.speedup
+    gain = "" if ratio is None or ratio.low <= 1 <= ratio.high else f" ({factor_text(ratio.ratio)})"
     wrong = " (with wrong results)" if variant.status == "wrong" else ""
     return f"{variant.name} {duration(variant.call_us.median)}{gain}{wrong}"
 
 
 def _cost(variant: Variant, eager: Variant) -> str:
-    if variant.compile_cold_s is None:
+    if variant.compile_s is None:
         return "what compiling takes is unknown"
-    took = f"compile {seconds_text(variant.compile_cold_s)}"
+    took = f"compile {seconds_text(variant.compile_s)}"
     return took if variant.break_even_calls is None else f"{took}, {pays_off(variant, eager)}"

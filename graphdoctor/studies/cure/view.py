@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
-from graphdoctor.facts.wording import factor_text, join_texts
-from graphdoctor.views.measures import interval_text, noise_text, seconds_text
+from graphdoctor.facts.wording import join_texts
+from graphdoctor.views.measures import noise_text, seconds_text, speedup_text
 from graphdoctor.views.parts import Block, Blocks, Code, Diff, Note, Row, Rows, Section, Span, Tone, Verdict, View
 from graphdoctor.views.words import applied_snippets, first_sentence, study_view
 
@@ -42,8 +42,7 @@ def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
 def _step(step: CureStep) -> Row:
     beside = compiling = None
     if step.speedup is not None:
-        interval = interval_text(step.speedup.low, step.speedup.high)
-        beside = f"{factor_text(step.speedup.ratio)} ({interval}) beside the best before it"
+        beside = f"{speedup_text(step.speedup)} beside the best before it"
     if step.compile_cold_s is not None and step.compile_before_s is not None:
         compiling = f"compile {seconds_text(step.compile_before_s)} → {seconds_text(step.compile_cold_s)}"
     details = join_texts("; ", beside, compiling, step.reason)

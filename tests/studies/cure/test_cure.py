@@ -83,3 +83,14 @@ def test_what_must_not_be_written_is_refused_before_the_search(tmp_path):
     assert (process.returncode, process.stdout) == (2, "")
     assert "is read-only." in process.stderr
     assert not [*tmp_path.glob(".graphdoctor/*/cure")]
+
+
+def test_where_any_compiled_call_takes_longer_nothing_is_tried(tmp_path):
+    (tmp_path / "short.py").write_text(
+        "import torch\n\n\ndef add(x):\n    return x + 1\n\n\ndef example_inputs():\n    return torch.ones(4)\n"
+    )
+    process = run_command("cure", "short.py:add", "--format", "json", cwd=tmp_path, status=0)
+    document = json.loads(process.stdout)
+    assert (document["best"], document["steps"], document["cured"]) == ("eager", [], None)
+    assert " Any compiled call takes at least " in document["text"]
+    assert document["eager"]["call_us"]["median"] < document["as_it_was"]["call_us"]["median"]

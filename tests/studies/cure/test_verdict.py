@@ -22,6 +22,8 @@ def test_the_best_way_and_what_is_said_of_it(snapshot: SnapshotAssertion) -> Non
         "eager is fastest": (
             *(eager(), variant(AS_IT_WAS, 6000.0, findings=(LIBRARY,)), None, [step("fixes", "slower", 0.9)], 1),
         ),
+        "eager is about as fast": (eager(), variant(AS_IT_WAS, 5200.0), None, [], 1),
+        "too noisy to say": (eager(), variant(AS_IT_WAS, 4800.0, spread=0.5), None, [], 1),
         "the user's own is wrong": (eager(), wrong, None, [], 1),
         "the user's own fails": (eager(), ended(AS_IT_WAS, "failed", "it raised"), None, [], 1),
         "eager mode fails": (ended("eager", "failed", "it raised"), HAD, None, [], 1),
@@ -30,6 +32,7 @@ def test_the_best_way_and_what_is_said_of_it(snapshot: SnapshotAssertion) -> Non
     for name, (reference, had, cured, steps, calls) in cases.items():
         best = best_of(reference, had, cured, QUIET)
         found[name] = (best, sentence(reference, had, cured, best, steps, calls))
+    found["any compiled call takes longer"] = sentence(eager(), HAD, None, "eager", [], 1, 8.8)
     assert found == snapshot
 
 
