@@ -182,10 +182,11 @@ class TrialLog:
         applied = [fix for fix, _ in state.applied]
         return any(entry.fix in applied and left.intersection(entry.instead) for entry in self._entries)
 
-    def is_contained(self, fix: Candidate) -> bool:
-        """Whether the break of an applied fix is still there."""
-        verdicts = [entry.tried.verdict for entry in self._entries if entry.fix is fix and entry.tried.is_applied]
-        return "contained" in verdicts and "verified" not in verdicts
+    def reopen(self, ending: str) -> bool:
+        """Let fixes whose reason ends so be tried once more; whether there are any."""
+        found = {entry.mark for entry in self._entries if (entry.tried.reason or "").endswith(ending)}
+        self._settled -= found
+        return bool(found)
 
     def broken_again(self, fix: Candidate, sites: SiteChange) -> list[Finding]:
         """What an applied fix's calls break for now; empty unless each of them does so for another reason."""

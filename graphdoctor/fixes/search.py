@@ -20,7 +20,7 @@ from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted
-from graphdoctor.fixes.by_time import Regional, Slowness, added, regional_options
+from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
 from graphdoctor.fixes.entry_file import with_settings
 from graphdoctor.fixes.kept import SearchOptions
 from graphdoctor.fixes.log import TrialLog, gone
@@ -50,6 +50,7 @@ FOLDER = "fixes"
 _MAX_JOBS = 4
 _MAX_ROUNDS = 12
 _MAX_REPLAYS = 100
+_UNTIMED = ", and the call wasn't timed"
 
 
 @dataclass
@@ -133,6 +134,7 @@ class _Rounds:
         self._outweighed: set[Candidate] = set()
         self._leaving_out = itertools.count(1)
         self._together = itertools.count(1)
+        self._is_containing = False
         self._known: list[State] = []
         self.so_far: SearchResult | None = None
 
@@ -178,7 +180,8 @@ class _Rounds:
                     self._unproven(best, check_.reason or "")
                     best = self._last = untouched
                     break
-                start = self._without_failing(untouched, best) or self._without_useless(untouched, best)
+                start = self._without_failing(untouched, best) or self._without_moved(untouched, best)
+            best = self._contained(best)
             self._trials.eta.is_open = False
             best = self._last = self._without_slow(untouched, best)
             if self._repeated is not None:
@@ -299,7 +302,7 @@ class _Rounds:
             for options in now:
                 at = next(at for at, trial in enumerate(trials) if options.finding in trial.findings)
                 trial, after = trials[at], observed[at]
-                judged = self._judged(options.finding, trial.fix, state, after)
+                judged = self._judged(options.finding, trial, state, after)
                 trial.verdicts.append(judged.verdict)
                 self._log.note(options.finding, trial.fix, state, self._number, judged=judged, after=after)
                 if (judged.verdict in WORKING or judged.instead) and all(trial is not one for one, _ in found):
@@ -321,7 +324,7 @@ class _Rounds:
         def announce(index: int, number: int, observed: Observed) -> None:
             trial = trials[index]
             trial.number = number
-            judged = [self._trials.judge(finding, trial.fix, state, observed) for finding in trial.findings]
+            judged = [self._counted(finding, trial, state, observed) for finding in trial.findings]
             if all(one.if_faster is None for one in judged):
                 self._announce(trial, state, [one.verdict for one in judged])
 
@@ -334,8 +337,19 @@ class _Rounds:
         pairs = tuple(zip(places, verdicts, strict=True))
         self._trials.eta.report(DecidedTrial(trial.number, trial.fix.title, pairs, backend))
 
-    def _judged(self, finding: Finding, fix: Candidate, state: State, observed: Observed) -> Judgment:
-        judged = self._trials.judge(finding, fix, state, observed)
+    def _counted(self, finding: Finding, trial: _Trial, state: State, observed: Observed) -> Judgment:
+        """What counts tell of a trial; to contain a break is for the end, unless the fix removes another one."""
+        judged = self._trials.judge(finding, trial.fix, state, observed)
+        if judged.verdict != "contained" or self._is_containing:
+            return judged
+        others = (self._trials.judge(other, trial.fix, state, observed).verdict for other in trial.findings)
+        if "verified" in others:
+            return judged
+        left, _, _ = (judged.reason or "").partition(", but ")
+        return replace(judged, verdict="unproven", reason=f"{left}{_UNTIMED}")
+
+    def _judged(self, finding: Finding, trial: _Trial, state: State, observed: Observed) -> Judgment:
+        fix, judged = trial.fix, self._counted(finding, trial, state, observed)
         if judged.if_faster is not None and _moved_only(fix, state.observed.measures, observed.measures):
             self._outweighed.add(fix)
             return replace(judged, verdict=judged.if_faster, reason=f"{judged.reason}, by what moved out")
@@ -456,29 +470,28 @@ class _Rounds:
         is_slow = self._trials.confirmed(Program(), found.program, plainly_slower) is not None
         return None if is_slow or (check is not None and check.verdict != "verified") else found
 
-    def _without_useless(self, untouched: State, best: State) -> State | None:
-        """Take back fixes whose break stays, unless the call is faster with them, or comes back beside others."""
+    def _without_moved(self, untouched: State, best: State) -> State | None:
+        """Take back a fix whose break came back beside the others."""
         sites = self._trials.sites(untouched, best)
-        useless: list[tuple[Candidate, Verdict, str]] = []
-        for fix, before in best.applied:
+        for fix, _ in best.applied:
             if again := self._log.broken_again(fix, sites):
                 places = ", ".join(found.site for found in again)
-                useless.append((fix, "moved", f"with the others, it breaks at {places} instead"))
-            elif not self._log.is_contained(fix):
-                continue
-            elif not self._options.is_timed:
-                useless.append((fix, "unproven", "the break stays, and the call wasn't timed"))
-            else:
-                rest = best.without(fix)
-                pair = added(fix, before) if rest is None else (rest.program, best.program)
-                if self._trials.confirmed(*pair, faster) is None:
-                    useless.append((fix, "no effect", "the break stays, and the call isn't faster"))
-        if not useless:
-            return None
-        self._slowness.note_times(best)
-        for fix, verdict, reason in useless[1:]:
-            self._log.take_back([fix], verdict, reason)
-        return self._back(untouched, best, *useless[0])
+                return self._back(untouched, best, fix, "moved", f"with the others, it breaks at {places} instead")
+        return None
+
+    def _contained(self, best: State) -> State:
+        """The best program with fixes that contain a break, and with what shows beside them, if it is faster so."""
+        if not self._options.is_timed or not self._log.reopen(_UNTIMED):
+            return best
+        self._is_containing = True
+        found, _ = self._from(best)
+        fixes = [fix for fix, _ in found.applied[len(best.applied) :]]
+        check = self._checked_elsewhere(found)
+        is_right = check is None or check.verdict == "verified"
+        if fixes and is_right and self._trials.confirmed(best.program, found.program, faster) is not None:
+            return found
+        self._log.take_back(fixes, "no effect", "a break stays, and the call isn't faster")
+        return best
 
     # Results.
 

@@ -211,6 +211,7 @@ class Trials:
     _untouched_name: str = UNTOUCHED
     _eager_again: Recording | None = None
     _timed: list[_TimedPair] = field(default_factory=list)
+    _confirmed: list[tuple[Program, Program]] = field(default_factory=list)
     _is_settled: bool = False
     _settling: threading.Lock = field(default_factory=threading.Lock)
 
@@ -497,8 +498,12 @@ class Trials:
     ) -> str | None:
         """What times tell of two programs, such as ``slower``; two pairs of processes say so if it isn't plain."""
         times = self.decided(before, after)
-        found = told(times)
-        return found if found is None or is_plain(times) else told(self.decided(before, after, is_again=True))
+        if told(times) is None or is_plain(times):
+            return told(times)
+        if (before, after) not in self._confirmed:
+            self._confirmed.append((before, after))
+            times = self.decided(before, after, is_again=True)
+        return told(times)
 
     def times_of(self, before: Program, after: Program) -> tuple[PairedTime, ...]:
         """The times of two programs that were taken last."""
