@@ -28,6 +28,9 @@ from graphdoctor.trials.program import Program, RunChange
 _ELSEWHERE = ("torch doesn't point to", "no early `return`")
 """How the reasons of recipes begin that are for something else."""
 
+_OF_ANOTHER_LINE = ("the line doesn't begin a", "no loop is around the line")
+"""How the reasons of recipes begin that say nothing of this line."""
+
 _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
 
 
@@ -114,7 +117,7 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[st
         try:
             edit = recipe.edit(Place(source, finding))
         except DeclinedError as error:
-            declined.append(error.reason)
+            declined += [error.reason] if not error.reason.startswith(_OF_ANOTHER_LINE) else []
             continue
         except UnicodeEncodeError:
             declined.append(f"{source.path.name} is encoded in {source.tree.encoding}, which can't encode the edit")

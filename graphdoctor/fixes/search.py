@@ -446,7 +446,7 @@ class _Rounds:
         return start
 
     def _without_slow(self, untouched: State, best: State) -> State:
-        """The best program, or one with fewer fixes if they make the call plainly longer; decided once."""
+        """The best program; if its call is plainly longer, with another fix in place of the one to blame."""
         found = self._slowness.blamed(best) if self._options.is_timed and best.applied else None
         if found is None:
             return best
@@ -457,7 +457,12 @@ class _Rounds:
         rest = [fix for fix, _ in kept.applied]
         self._log.take_back([blamed], "makes it worse", alone)
         self._log.take_back([fix for fix, _ in best.applied if fix not in rest], "makes it worse", together)
-        return kept
+
+        def objection(program: Program) -> str | None:
+            change = self._trials.confirmed(Program(), program, plainly_slower)
+            return change and f"with it, the steady call is {change}"
+
+        return self._with_more(kept, objection, "makes it worse")
 
     def _as_fast(self, state: State | None) -> State | None:
         """A state with fewer fixes, if it holds what they are for, and the call isn't plainly longer."""
@@ -484,14 +489,27 @@ class _Rounds:
         if not self._options.is_timed or not self._log.reopen(_UNTIMED):
             return best
         self._is_containing = True
-        found, _ = self._from(best)
-        fixes = [fix for fix, _ in found.applied[len(best.applied) :]]
+
+        def objection(program: Program) -> str | None:
+            is_faster = self._trials.confirmed(best.program, program, faster) is not None
+            return None if is_faster else "a break stays, and the call isn't faster"
+
+        found = self._with_more(best, objection, "no effect")
+        self._is_containing = False
+        return found
+
+    def _with_more(self, start: State, objection: Callable[[Program], str | None], verdict: Verdict) -> State:
+        """What further rounds make of a program, if nothing is to be said against it."""
+        found, _ = self._from(start)
+        fixes = [fix for fix, _ in found.applied[len(start.applied) :]]
+        if not fixes:
+            return start
         check = self._checked_elsewhere(found)
-        is_right = check is None or check.verdict == "verified"
-        if fixes and is_right and self._trials.confirmed(best.program, found.program, faster) is not None:
+        reason = objection(found.program) if check is None or check.verdict == "verified" else check.reason
+        if reason is None:
             return found
-        self._log.take_back(fixes, "no effect", "a break stays, and the call isn't faster")
-        return best
+        self._log.take_back(fixes, verdict, reason)
+        return start
 
     # Results.
 

@@ -64,7 +64,7 @@ class DataDependentBranch(BreakRule):
     ```
     If the branches differ too much for `torch.where`, use `torch.cond(pred, true_fn, false_fn, operands)` to keep both
     in the graph. Move a condition that never changes out of the compiled function. Replace `if bad: raise` with
-    `torch._assert_async(~bad)`.
+    `assert ~bad, "why"`: torch keeps an assertion in the graph if it has one condition and its message is a constant.
 
     ## Fix safety
     Unsafe: `torch.where` computes both sides. If one side has a side effect, it always happens. If one side gives NaN
@@ -103,8 +103,9 @@ class DataDependentBranch(BreakRule):
                 title = "Write the loop with `torch.while_loop`, or give it a fixed number of steps"
                 yield code_fix(title, "torch/_higher_order_ops/while_loop.py, 2.13")
             case "raise" | "assert" as kind:
-                what = f"assert {condition}" if kind == "assert" else f"if {condition}: raise"
-                title = f"Replace `{what}` with a check in the graph, `torch._assert_async`"
+                title = f"Replace `if {condition}: raise` with an `assert`, which torch keeps in the graph"
+                if kind == "assert":
+                    title = "Give the `assert` one condition and a constant message: then torch keeps it in the graph"
                 yield rewritten(site, branch.rewrite, title)
             case "filter":
                 yield code_fix(f"Keep every element and weight it by `{condition}`, so that their number is fixed")
@@ -248,7 +249,7 @@ def _asserted(holds: str | None, message: str | ast.expr | None) -> str | None:
     text = message.value if isinstance(message, ast.Constant) else message
     if holds is None:
         return None
-    return f"torch._assert_async({holds}, {text!r})" if isinstance(text, str) else f"torch._assert_async({holds})"
+    return f"assert {holds}, {text!r}" if isinstance(text, str) else f"assert {holds}"
 
 
 def _message(body: list[ast.stmt]) -> str | None:

@@ -6,6 +6,7 @@ knows what it does with torch.compile, too, and needs no more runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +29,15 @@ _MAX_SHAKEN = 6
 """Runs with other last digits, before results are called wrong: each takes either side of a step. Later variants are
 compared with the same."""
 
-_VERBS: dict[ResultKind, str] = {"stdout": "prints", "logs": "logs", "stderr": "writes to standard error"}
+_DROPPED: dict[ResultKind, tuple[str, str]] = {
+    "stdout": ("print", "printed lines"),
+    "logs": ("log line", "log lines"),
+    "stderr": ("line of standard error", "lines of standard error"),
+}
+"""What a line of text is called, and what several are."""
+
+_FEWER = re.compile(r"(\d+) of (\d+) lines(?:; the first missing one: (.+))?", re.DOTALL)
+"""How the detail of a text with lines missing reads."""
 
 EAGER_NUMBERS = RunChange(
     settings=(
@@ -207,7 +216,16 @@ def _dropped_text(dropped: Sequence[Difference]) -> list[str]:
         kinds.pop("stderr", None)
     lost = [f"{difference.where} isn't kept" for difference in dropped if difference.kind == "state"]
     kinds.pop("state", None)
-    return [*(f"the compiled program {_VERBS[kind]} {detail}" for kind, detail in kinds.items()), *lost]
+    return [*(f"drops {_lines_text(kind, detail or '')} while compiling" for kind, detail in kinds.items()), *lost]
+
+
+def _lines_text(kind: ResultKind, detail: str) -> str:
+    one, several = _DROPPED[kind]
+    found = _FEWER.fullmatch(detail)
+    if found is None:
+        return several
+    count = int(found[2]) - int(found[1])
+    return f"{count} {one if count == 1 else several}{f' ({found[3]})' if found[3] else ''}"
 
 
 @dataclass(frozen=True)

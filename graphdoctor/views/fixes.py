@@ -244,7 +244,11 @@ def _why_untried(treatment: Treatment) -> str:
     return f"nothing was tried{f', because {reasons.pop()}' if len(reasons) == 1 else ''}"
 
 
-_PAST: dict[TrialVerdict, str] = {"makes it worse": "made it worse", "changes results": "changed results"}
+_PAST: dict[TrialVerdict, str] = {
+    "makes it worse": "made it worse",
+    "changes results": "changed results",
+    "contained": "contained: break stays, less runs eagerly",
+}
 """Verdicts as what fixes that were tried did."""
 
 

@@ -86,7 +86,7 @@ def words(text: str) -> str:
 def every_verdict() -> tuple[Recording, Treatment]:
     known = facts(12, 15, 18, 21, 24, 27)
     fixes = (
-        tried(known, 12, verdict="verified", diff=GUARD, is_applied=True, reason="the compiled program prints 0 of 4 lines; the first that is missing: 'x (4, 8)'"),  # noqa: E501
+        tried(known, 12, verdict="verified", diff=GUARD, is_applied=True, reason="drops 4 printed lines ('x (4, 8)') while compiling"),  # noqa: E501
         tried(known, 15, verdict="no effect", diff=GUARD, reason="the break is still there"),
         tried(known, 18, verdict="changes results", title="Keep the tensor that `x.item()` reads and let gradients flow through it", diff=GUARD, reason="gradient of x in call 1 differs by 0.312", is_safe=False),  # noqa: E501
         tried(known, 21, verdict="failed", diff=GUARD, reason="The program failed in call 1: NameError: name 'torch' is not defined"),  # noqa: E501
