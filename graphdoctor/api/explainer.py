@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from graphdoctor.api.block import RecordingFolder, recording_alone
@@ -36,11 +36,13 @@ class Explainer(CallSpec):
         coverage: Repeat the last call to measure how much of it runs in graphs.
         guards: Repeat the last call to time its guard checks, and include all guards in the diagnosis.
         lanes: Record where the time of each call goes, repeating the calls under the profiler.
+        own: Installed packages that are your own code, too.
     """
 
     coverage: bool = True
     guards: bool = False
     lanes: bool = False
+    own: tuple[str, ...] = ()
 
     def explain(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:  # noqa: ANN401
         """Compile a function, call it, and report what torch.compile did.
@@ -80,7 +82,8 @@ class Explainer(CallSpec):
                 target = live_target(function)
                 text = TargetText(file=None, module=None, name=target.name, is_call=False)
                 measured = Measured(coverage=self.coverage, guard_cost=self.guards, lanes=self.lanes)
-                request = Request(RunSpec.of(self, target=target.name), text, measured=measured)
+                spec = replace(RunSpec.of(self, target=target.name), own=self.own)
+                request = Request(spec, text, measured=measured)
                 explain(request.for_probe(), target, (args, kwargs), folder.path, complain=complaints.append)
             except RequestError as error:
                 message, hint = words(error.code, error.values, PYTHON)

@@ -100,7 +100,7 @@ def fix(
         _write_patch(treated)
         if not common.quiet:
             _print_rest(treated.treatment)
-    else:
+    elif result.diagnosis.recording.calls or result.diagnosis.recording.compiles or not output.is_text:
         output.write(result)
     if not common.quiet and (is_diff or not output.is_text):
         say(outcome(treated.treatment, result.diagnosis.recording.target))

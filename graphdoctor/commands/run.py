@@ -60,6 +60,9 @@ def run(
     module: bool = option(False, "The script is a module's name, as in python -m.", flag="-m"),
     report: Path | None = option(None, "Also write the report to this file: .html, .md, .json or .txt."),
     force: bool = option(False, "Overwrite the file that --report names."),
+    own: list[str] | None = option(
+        None, "An installed package that is your own code, too. Repeatable.", metavar="PACKAGE"
+    ),
     is_trying: bool = option(
         False,
         "For a job of several ranks: run the script again, twice for each suggestion that can be tried.",
@@ -92,7 +95,7 @@ def run(
     recording = settings.store.create(found.label)
     import_report_meanwhile()
     change = UNTOUCHED if is_trying else None
-    ended = run_script(found, recording.path, python=python, timeout_s=process.timeout, change=change)
+    ended = run_script(found, recording.path, python=python, timeout_s=process.timeout, change=change, own=own or ())
     sign(recording.path)
     if ended.unwritten is not None:
         complain(ended.unwritten.message, ended.unwritten.hint)

@@ -312,12 +312,12 @@ def test_code_without_a_source_file_is_never_edited(tmp_path, name):
     assert all(case["kind"] != "code" for case in document["recording"]["treatment"]["tried"])
 
 
-def test_times_are_taken_in_turns_under_both_backends(tmp_path):
+def test_times_are_taken_in_turns_under_the_backend_that_decides(tmp_path):
     (tmp_path / "model.py").write_text(SPEAKING)
     done = run_command("explain", "model.py", "--try", "--format", "json", cwd=tmp_path)
     document = json.loads(done.stdout)
     treatment = document["recording"]["treatment"]
-    assert [times["backend"] for times in treatment["times"]] == ["eager", "inductor"]
+    assert [times["backend"] for times in treatment["times"]] == ["inductor"]
     for times in treatment["times"]:
         assert times["turns"] >= 5
         assert times["ratio_low"] <= times["ratio"] <= times["ratio_high"]
@@ -336,9 +336,7 @@ def test_times_are_taken_in_turns_under_both_backends(tmp_path):
         path.parent.name: json.loads(path.read_text())["trial"] for path in tmp_path.glob("*/*/fixes/*/request.json")
     }
     timed = {name for name in asked if name.startswith("time-")}
-    # The recorded run has compiled the untouched program with its backend.
-    private = {name for name in timed if not name.endswith("-eager-before")}
-    assert {name for name, trial in asked.items() if trial.get("compiled")} == private
+    assert {name for name, trial in asked.items() if trial.get("compiled")} == timed
     assert len({trial["compiled"] for trial in asked.values() if trial.get("compiled")}) == 1
     assert not list(tmp_path.glob("*/*/fixes/compiled"))
 
@@ -461,3 +459,20 @@ def test_a_program_that_forks_is_never_taken_as_unchanged(tmp_path):
     again = run_command("fix", "model.py", *QUICK, cwd=tmp_path)
     assert "the program forks processes, and what they read isn't known" in again.stderr
     assert "trial 1 of 1 · verified" in again.stderr
+
+
+def test_what_names_no_single_target_is_an_error_and_nothing_else(tmp_path):
+    (tmp_path / "model.py").write_text(
+        SPEAKING.replace("def example_inputs", "class Other(Net):\n    pass\n\n\ndef example_inputs")
+    )
+    done = run_command("fix", "model.py", cwd=tmp_path, status=2)
+    assert done.stdout == ""
+    assert "more than one thing that could be the target" in done.stderr
+    assert "o fix" not in done.stderr
+
+
+def test_an_interpreter_that_is_not_there_leaves_no_recording(tmp_path):
+    (tmp_path / "model.py").write_text(SPEAKING)
+    done = run_command("explain", "--python", "./nothing", "model.py", cwd=tmp_path, status=2)
+    assert "can't be started: No such file or directory." in done.stderr
+    assert not (tmp_path / ".graphdoctor").exists()

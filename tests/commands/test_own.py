@@ -85,3 +85,11 @@ def test_an_unknown_package_is_refused(site: Path, run_cli: RunCli):
     process = run_cli("fix", "order.py", "--own", "my_shpo", env=with_packages(site))
     assert process.returncode == 2
     assert "--own my_shpo: there is no installed package of this name." in process.stderr
+
+
+def test_a_script_s_own_packages_are_named_too(site: Path, run_cli: RunCli):
+    script = site.parent.parent / "script.py"
+    script.write_text(f"{TARGET}\nimport torch\n\ntorch.compile(order, backend='eager')(torch.randn(4, 8))\n")
+    run_cli("run", "--own", "fancy-shop", "--report", "run.json", "script.py", env=with_packages(site), status=0)
+    document = json.loads((script.parent / "run.json").read_text())
+    assert document["recording"]["environment"]["own_packages"] == ["my_shop"]

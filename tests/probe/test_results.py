@@ -268,6 +268,19 @@ def test_what_is_logged_and_warned_is_kept_and_torch_s_own_messages_are_not() ->
     assert lines[-2:] == ["UserWarning: slow", "really"]
 
 
+def test_a_warning_that_torch_gives_once_in_a_process_is_not_kept() -> None:
+    was = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with kept_texts() as texts, warnings.catch_warnings():
+            warnings.simplefilter("always")
+            float(torch.ones(1, requires_grad=True))
+            warnings.warn("mine", stacklevel=1)
+    finally:
+        torch.set_warn_always(was)
+    assert texts()["logs"] == "UserWarning: mine"
+
+
 def test_a_warning_is_written_alike_wherever_an_edit_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[tuple[Any, ...]] = []
     monkeypatch.setattr(warnings, "showwarning", lambda *rest: shown.append(rest))

@@ -65,6 +65,10 @@ def flush() -> None:
 _MAX_BYTES = 2**22
 """Bytes of each stream that are compared."""
 
+_BY_TORCH = "(Triggered internally at "
+"""What a warning of torch's C++ code says. Many come once in a process, whichever call is first
+(``c10/util/Exception.h``, 2.13: ``TORCH_WARN_ONCE``)."""
+
 _ANYWHERE = "the program"
 """The file of every warning that is shown."""
 
@@ -116,7 +120,7 @@ def _logged(lines: list[str]) -> Iterator[None]:
         file: TextIO | None = None,
         line: str | None = None,  # noqa: ARG001
     ) -> None:
-        if not filename.startswith(torchs):
+        if not filename.startswith(torchs) and _BY_TORCH not in str(message):
             lines.extend(f"{category.__name__}: {message}".splitlines())
             # Without its place: an edit moves lines, also those that it doesn't change.
             show(message, category, _ANYWHERE, 0, file, "")

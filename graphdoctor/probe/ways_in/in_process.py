@@ -65,7 +65,7 @@ def explain(request: ProbeRequest, target: Target, call: Call, recording: Path, 
         if isinstance(target.function, torch.nn.Module):
             torch_api.as_not_compiled_in_place(target.function)
         left_behind.enter_context(fresh_dynamo())
-        reports.report_environment(events, reports.device_name())
+        reports.report_environment(events, reports.device_name(), request["own"])
         workload = Workload(request, events, complain, target, Calls(lambda: iter((call,)), "the caller"))
         left_behind.callback(workload.close)
         events.write("finished", is_complete=run(workload))

@@ -12,7 +12,7 @@ from types import FrameType
 
 from ...facts.recording import CompileCall
 from ..events import EventFile
-from ..file_names import TRACE_FOLDER
+from ..file_names import OWN_VARIABLE, TRACE_FOLDER
 from ..measure.watched_calls import BackwardSteps, CallWatcher, CompiledAt
 from ..record.compile_calls import compile_call, compiled_name, compiled_root
 from ..record.files import ProgramFiles
@@ -23,6 +23,7 @@ from ..record.reports import (
     describe_environment,
     device_name,
     hooking,
+    imported_names,
     report_config,
     report_float32_precision,
     unrecorded_gap,
@@ -49,6 +50,7 @@ class Recorder:
         self._steps: BackwardSteps | None = None
         self._has_compiled = self._is_rank = False
         self._unwritten_calls: list[CompileCall] = []
+        self._own: tuple[str, ...] = ()
         self._own_hooks: dict[str, list[tuple[str, Callable[[], object]]]] = {
             "torch": [("listening to the trace", self._listen), ("the time of a step", self._time_steps)],
             "torch._dynamo.eval_frame": [
@@ -75,7 +77,9 @@ class Recorder:
     # What is hooked.
 
     def _listen(self) -> None:
-        self._events.write("environment", describe_environment(None))
+        with hooking(self._events, "which packages are your own"):
+            self._own = imported_names(os.environ.get(OWN_VARIABLE, "").split())
+        self._events.write("environment", describe_environment(None, self._own))
         # Which rank this is, so that one that compiles nothing, and writes no log, isn't forgotten.
         rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
         if not self._is_main and rank.isdecimal() and world_size.isdecimal() and int(world_size) > 1:
@@ -168,7 +172,7 @@ class Recorder:
     def write_last_facts(self) -> None:
         """Write what is only known at the end of the main process."""
         if (name := device_name()) is not None:
-            self._events.write("environment", describe_environment(name))
+            self._events.write("environment", describe_environment(name, self._own))
         self._hooks.report_failures()
         if "torch._dynamo" in sys.modules:
             report_config(self._events)

@@ -346,9 +346,9 @@ def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None)
     temporary.replace(recording / META_FILE)
 
 
-def check_interpreter(python: str) -> None:
+def check_interpreter(python: str, wanted: str = "an interpreter") -> None:
     """Refuse an interpreter that can't be started, before anything is written for it."""
-    with starting(python, "an interpreter"):
+    with starting(python, wanted):
         if shutil.which(python) is None:
             raise OSError(errno.ENOENT, os.strerror(errno.EACCES if Path(python).exists() else errno.ENOENT))
 

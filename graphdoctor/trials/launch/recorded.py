@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.executors.machine import memory
-from graphdoctor.trials.launch.child import Setup, record
+from graphdoctor.trials.launch.child import Setup, check_interpreter, record
 from graphdoctor.trials.launch.ownership import sign
 from graphdoctor.trials.launch.store import NewRecording, Pool, Store
 
@@ -55,6 +55,7 @@ class Recorded:
 
 def record_target(request: Request, store: Store, setup: Setup, pool: Pool = "") -> Recorded:
     """Run the probe, in a new recording."""
+    check_interpreter(setup.interpreter, "an interpreter that has torch")
     made = new_recording(request, store, pool)
     ended = record(request, made.path, setup)
     sign(made.path)

@@ -14,14 +14,14 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.probe.wire import RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
+from graphdoctor.probe.wire import OWN_VARIABLE, RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
 from graphdoctor.trials.launch.child import RECORDING_VARIABLE, handling, last_events, starting, write_meta, written
 from graphdoctor.trials.launch.lifeline import Lifeline
 from graphdoctor.trials.launch.request import near_files
@@ -88,13 +88,14 @@ def run_script(
     timeout_s: float | None,
     apart: Path | None = None,
     change: RunChange | None = None,
+    own: Sequence[str] = (),
 ) -> ScriptEnd:
-    """Run the program once."""
+    """Run the program once; ``own``: installed packages that are the user's own."""
     with written(recording):
         write_meta(recording, script.described(), None)
     started = time.monotonic()
     with _forwarding() as receivers, Lifeline() as lifeline:
-        process = _start([python, *script.command], recording, apart, lifeline, change)
+        process = _start([python, *script.command], recording, apart, lifeline, change, own)
         receivers.append(process)
         is_timeout = _wait(process, timeout_s)
     status = process.returncode
@@ -112,13 +113,19 @@ def run_script(
 
 
 def _start(
-    command: list[str], recording: Path, apart: Path | None, lifeline: Lifeline, change: RunChange | None
+    command: list[str],
+    recording: Path,
+    apart: Path | None,
+    lifeline: Lifeline,
+    change: RunChange | None,
+    own: Sequence[str],
 ) -> subprocess.Popen[bytes]:
     before = os.environ.get("PYTHONPATH")
     environment = os.environ | {
         "TORCH_TRACE": str(recording / TRACE_FOLDER),
         "PYTHONPATH": f"{_STARTUP}{os.pathsep}{before}" if before else str(_STARTUP),
         RECORDING_VARIABLE: str(recording),
+        OWN_VARIABLE: " ".join(own),
     }
     if change is not None:
         environment[RUN_CHANGE_VARIABLE] = json.dumps(change)
