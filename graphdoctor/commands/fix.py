@@ -96,13 +96,15 @@ def fix(
                 check=partial(check, force=common.force) if is_applied else None,
             )
     result = diagnose_recording(folder, selection, output.needs)
+    # Of a run that made no call, the error says it all.
+    has_run = bool(result.diagnosis.recording.calls or result.diagnosis.recording.compiles)
     if is_diff:
         _write_patch(treated)
-        if not common.quiet:
+        if has_run and not common.quiet:
             _print_rest(treated.treatment)
-    elif result.diagnosis.recording.calls or result.diagnosis.recording.compiles or not output.is_text:
+    elif has_run or not output.is_text:
         output.write(result)
-    if not common.quiet and (is_diff or not output.is_text):
+    if has_run and not common.quiet and (is_diff or not output.is_text):
         say(outcome(treated.treatment, result.diagnosis.recording.target))
     if is_applied:
         write(treated.changes, force=common.force)

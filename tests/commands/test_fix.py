@@ -461,12 +461,14 @@ def test_a_program_that_forks_is_never_taken_as_unchanged(tmp_path):
     assert "trial 1 of 1 · verified" in again.stderr
 
 
-def test_what_names_no_single_target_is_an_error_and_nothing_else(tmp_path):
+@pytest.mark.parametrize("options", [(), ("--diff",), ("--format", "json")])
+def test_what_names_no_single_target_is_an_error_and_nothing_else(tmp_path, options):
     (tmp_path / "model.py").write_text(
         SPEAKING.replace("def example_inputs", "class Other(Net):\n    pass\n\n\ndef example_inputs")
     )
-    done = run_command("fix", "model.py", cwd=tmp_path, status=2)
-    assert done.stdout == ""
+    done = run_command("fix", "model.py", *options, cwd=tmp_path, status=2)
+    assert done.stdout == "" or options[:1] == ("--format",)
+    assert done.stderr.startswith("error: ")
     assert "more than one thing that could be the target" in done.stderr
     assert "o fix" not in done.stderr
 
