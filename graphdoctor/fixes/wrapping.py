@@ -1,4 +1,4 @@
-"""Breaks lines that an edit made too long, at brackets, as the file's own formatter (ruff or black) would.
+"""Writes an edit in the file's style: its quotes, and lines broken at brackets as its formatter (ruff or black) would.
 
 Comes in: a file before and after an edit. Goes out: the bytes to write, as they are without a formatter's settings.
 """
@@ -25,15 +25,17 @@ _CONDITION = re.compile(r"((?:el)?if |while |return |[\w.]+ = )(.+?)(:?)$")
 
 
 def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
-    """An edited file without new lines that are longer than its project allows, if they can be broken."""
+    """An edited file with its own quotes, without new lines that its project finds too long, if they can be broken."""
     limit = line_length(path)
     tree = parsed(after)
-    if limit is None or tree is None:
+    if tree is None:
         return after
     try:
-        text = after.decode()
+        text = _with_quotes_of(before.decode(), after.decode())
     except UnicodeDecodeError:
         return after
+    if limit is None:
+        return text.encode()
     known = set(before.decode(errors="replace").split("\n"))
     indented = re.search(r":\s*\n([ \t]+)\S", text)
     unit = indented[1] if indented else "    "
@@ -45,6 +47,32 @@ def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
     content = "\n".join(lines).encode()
     result = parsed(content)
     return content if result is not None and ast.dump(result) == ast.dump(tree) else after
+
+
+def _with_quotes_of(before: str, after: str) -> str:
+    """An edited file in which new strings have the quotes that most of the others have."""
+    known = {token.string for token in _strings(before)}
+    quotes = [token.string[0] for token in _strings(before)]
+    mine, other = ("'", '"') if 2 * quotes.count("'") > len(quotes) else ('"', "'")
+    if 2 * quotes.count(mine) <= len(quotes):
+        return after
+    lines = after.split("\n")
+    for token in reversed(_strings(after)):
+        text, (row, start), (_, end) = token.string, token.start, token.end
+        if text[0] == other and text not in known and mine not in text and "\\" not in text:
+            line = lines[row - 1]
+            lines[row - 1] = f"{line[:start]}{mine}{text[1:-1]}{mine}{line[end:]}"
+    return "\n".join(lines)
+
+
+def _strings(text: str) -> list[tokenize.TokenInfo]:
+    """The plain strings in a file; docstrings and others with three quotes or a prefix aren't."""
+    try:
+        tokens = [*tokenize.generate_tokens(io.StringIO(text).readline)]
+    except (tokenize.TokenError, SyntaxError):
+        return []
+    strings = (token for token in tokens if token.type == tokenize.STRING and token.string[0] in "\"'")
+    return [token for token in strings if not token.string.startswith(('"""', "'''"))]
 
 
 def line_length(path: Path) -> int | None:

@@ -65,3 +65,23 @@ def test_the_nearest_settings_of_a_formatter_count(tmp_path: Path) -> None:
     assert line_length(inner) == 88
     (inner.parent / ".ruff.toml").write_text("line-length = 'no'\n")
     assert line_length(inner) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("print('a', 'b', \"c\")", 'print("why")', "print('why')"),
+        ('print("a", "b", \'c\')', "print('why')", 'print("why")'),
+        (
+            "print('a')",
+            'print("it\'s", "a\\n", """b""", f"{x}", b"c")',
+            'print("it\'s", "a\\n", """b""", f"{x}", b"c")',
+        ),
+        ("print('a', 'b', \"c\")", 'print("c", x)', 'print("c", x)'),
+        ("print('a', \"b\")", 'print("why")', 'print("why")'),
+        ("print(x)", 'print("why")', 'print("why")'),
+    ],
+)
+def test_new_strings_have_the_quotes_of_most_others(tmp_path: Path, old: str, new: str, found: str) -> None:
+    before, after = f"{old}\n", f"{old}\n{new}\n"
+    assert wrapped(before.encode(), after.encode(), tmp_path / "model.py").decode() == f"{old}\n{found}\n"
