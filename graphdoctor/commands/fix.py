@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ def fix(
         graphdoctor fix model.py: try fixes, write nothing
         graphdoctor fix model.py --unsafe-fixes --apply: write those that work
     """
-    from graphdoctor.fixes.kept import KeptFixes, kept_fixes, try_fixes
+    from graphdoctor.fixes.kept import KeptFixes, interrupted_fixes, kept_fixes, try_fixes
     from graphdoctor.fixes.writing import check, write
 
     if is_applied and not is_tried:
@@ -85,6 +86,9 @@ def fix(
         if is_applied:
             check(treated.changes, force=common.force)
     else:
+        asked = asked if is_again else replace(asked, earlier=interrupted_fixes(request, settings.store))
+        if asked.earlier and not common.quiet:
+            say("Going on with what was verified before the interrupt.")
         with recording_of(request, settings, common, is_warm=is_tried) as (recorded, setup):
             folder = recorded.folder
             treated = try_fixes(

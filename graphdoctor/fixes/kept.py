@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphdoctor.facts.fixes import TrialChoices
-from graphdoctor.facts.reading import plain
+from graphdoctor.facts.fixes import WORKING, Treatment, TrialChoices
+from graphdoctor.facts.reading import plain, read_fact
 from graphdoctor.facts.spec import Timing
-from graphdoctor.probe.wire import FIXES_FILE
+from graphdoctor.probe.wire import FIXES_FILE, META_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.ownership import is_own, signature_of
 from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_change, surroundings_of
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.fixes import TrialChoices
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.search import SearchResult
     from graphdoctor.rules.diagnosis.selection import Selection
@@ -48,6 +47,7 @@ class SearchOptions:
         jobs: How many trials run side by side; None for a number that fits the machine.
         timeout_s: Until a trial is stopped, as with memory; None for a multiple of what the untouched program takes.
         deadline: ``time.monotonic()`` after which no further round begins; None for none.
+        earlier: Diffs and snippets of fixes that worked before an interrupt; they are tried before others.
     """
 
     selection: Selection
@@ -58,6 +58,7 @@ class SearchOptions:
     timeout_s: float | None = None
     memory_bytes: int | None = None
     deadline: float | None = None
+    earlier: frozenset[str] = frozenset()
 
     @property
     def is_timed(self) -> bool:
@@ -146,6 +147,21 @@ def kept_fixes(
         others = [name for name in asked if content["asked"].get(name) != asked[name]]
         otherwise = otherwise or OutdatedFixes(time.time() - content["time_s"], Change("options", ",".join(others)))
     return otherwise
+
+
+def interrupted_fixes(request: Request, store: Store) -> frozenset[str]:
+    """The diffs and snippets of fixes that worked in the last recording, if an interrupt ended its trials.
+
+    Empty if that was another command.
+    """
+    for recording in store.newest()[:1]:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            asked = json.loads((recording / META_FILE).read_bytes())["target"]
+            treatment = read_fact(Treatment, json.loads((recording / FIXES_FILE).read_bytes()))
+            if treatment.is_interrupted and asked == json.loads(json.dumps(request.described())):
+                working = (fix.diff or fix.snippet for fix in treatment.tried if fix.verdict in WORKING)
+                return frozenset(filter(None, working))
+    return frozenset()
 
 
 def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> KeptFixes | OutdatedFixes:

@@ -258,10 +258,16 @@ class _Rounds:
     def _open(self, state: State) -> list[Options]:
         is_unsafe_tried = self._options.is_unsafe_tried
         return [
-            replace(options, fixes=fixes)
+            replace(options, fixes=tuple(sorted(fixes, key=self._is_new)))
             for options in self._options_for(state)
             if (fixes := self._log.open(options, state, self._number + 1, is_unsafe_tried=is_unsafe_tried))
         ]
+
+    def _is_new(self, fix: Candidate) -> bool:
+        """Whether a fix isn't known to have worked before an interrupt."""
+        earlier = self._options.earlier
+        shown = fix.snippet if fix.edit is None else diff_text(fix.edit, self._trials.root)
+        return not earlier or shown not in earlier
 
     @property
     def _is_bounded(self) -> bool:

@@ -358,6 +358,8 @@ def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
     assert [case["verdict"] for case in treatment["tried"] if case["is_applied"]] == ["verified"]
     assert treatment["after"]["break_sites"] == 0
     assert any("interrupted" in note for note in treatment["notes"])
+    again = run_command("fix", "model.py", "--no-timing", cwd=tmp_path, status=0)
+    assert "Going on with what was verified before the interrupt." in again.stderr
 
 
 READING = f"""\

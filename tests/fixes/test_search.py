@@ -296,6 +296,10 @@ SEARCHES: dict[str, dict[str, Any]] = {
         "world": where(("second", runs()), ("third", runs()), otherwise=runs(3)),
         "known": {"GD101": known("first", "second", "third")},
     },
+    "what worked before an interrupt is tried first": {
+        "world": where(("third", runs()), otherwise=runs(3)), "known": {"GD101": known("first", "second", "third")},
+        "options": {"earlier": frozenset({"third = True"})},
+    },
     "every finding goes through its alternatives beside the others": {
         "world": breaking(a2=3, b1=5), "known": {"GD101:3": known("a1", "a2"), "GD101:5": known("b1", "b2")},
     },
