@@ -71,8 +71,14 @@ def _strings(text: str) -> list[tokenize.TokenInfo]:
         tokens = [*tokenize.generate_tokens(io.StringIO(text).readline)]
     except (tokenize.TokenError, SyntaxError):
         return []
-    strings = (token for token in tokens if token.type == tokenize.STRING and token.string[0] in "\"'")
-    return [token for token in strings if not token.string.startswith(('"""', "'''"))]
+    depth, found = 0, []
+    for token in tokens:
+        # Since Python 3.12, strings in an f-string are tokens, too. With its quotes, older versions couldn't parse it.
+        kind = tokenize.tok_name[token.type]
+        depth += kind.endswith("STRING_START") - kind.endswith("STRING_END")
+        if kind == "STRING" and depth == 0 and token.string[0] in "\"'":
+            found.append(token)
+    return [token for token in found if not token.string.startswith(('"""', "'''"))]
 
 
 def line_length(path: Path) -> int | None:

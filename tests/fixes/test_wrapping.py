@@ -80,6 +80,7 @@ def test_the_nearest_settings_of_a_formatter_count(tmp_path: Path) -> None:
         ("print('a', 'b', \"c\")", 'print("c", x)', 'print("c", x)'),
         ("print('a', \"b\")", 'print("why")', 'print("why")'),
         ("print(x)", 'print("why")', 'print("why")'),
+        ('print("a")', "print(f\"{d['k']:>{w['n']}}\", 'b')", "print(f\"{d['k']:>{w['n']}}\", \"b\")"),
     ],
 )
 def test_new_strings_have_the_quotes_of_most_others(tmp_path: Path, old: str, new: str, found: str) -> None:
