@@ -24,7 +24,10 @@ def cure(
     given: Given,
     budget: float = option(300.0, "Begin nothing more after this many seconds.", metavar="SECONDS"),
     is_cold: bool = option(
-        False, "Also measure starts with an empty cache, and keep what compiles faster.", flag="--cold"
+        False,
+        "Also measure starts with an empty cache, and keep what compiles faster.",
+        flag="--cold",
+        heading="What to measure",
     ),
     is_applied: bool = APPLY,
     is_unsafe_tried: bool = UNSAFE_FIXES,

@@ -308,5 +308,15 @@ def _torch_of(python: str | None) -> str | None:
 def _digest(
     spec: RunSpec, architecture: Architecture | None, python: str | None, torch: str | None, measured: SurveyOptions
 ) -> str:
-    content = [__version__, spec, architecture, python, torch, measured.bench, measured.export, measured.fix]
+    content = [
+        __version__,
+        spec,
+        architecture,
+        python,
+        torch,
+        measured.bench,
+        measured.thorough,
+        measured.export,
+        measured.fix,
+    ]
     return digest_of(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))

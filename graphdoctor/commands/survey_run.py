@@ -121,7 +121,7 @@ class _Run:
     def _describe(self, kept: int, seconds: float | None) -> None:
         measured, share = self._asked.measured, self._working.share
         options = {
-            **values_of(measured, "bench", "export", "fix", "timeout_s"),
+            **values_of(measured, "bench", "thorough", "export", "fix", "timeout_s"),
             "memory_gib": measured.memory,
             "retries": self._retries,
             "cpus": share.cpus,

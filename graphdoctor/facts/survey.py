@@ -148,7 +148,8 @@ class SurveyRow(Fact):
     coverage: float | None = None
     """Share, 0 to 1, of the tensor operations of a steady call that ran in compiled graphs."""
     compile_s: float | None = None
-    """Seconds spent compiling in the recorded run, which is under the backend ``eager`` where the row has a bench."""
+    """Seconds spent compiling in the recorded run, which is under the backend ``eager`` where the row has a thorough
+    bench."""
     compile_cold_s: float | None = None
     """Seconds that compiling adds to the calls in a new process with an empty cache on disk; of a bench."""
     compile_warm_s: float | None = None

@@ -143,8 +143,8 @@ class Replays:
         return self._record(request, folder, is_fresh=is_start_timed)
 
     def serve_recorded(self, recording: Path, descriptor: int) -> ProbeExit:
-        """Make the user's own run, recorded into a folder, which then times its last call as ``serve`` does."""
-        request = replace(self._request, measured=Measured(), timing=descriptor)
+        """Make the user's own run, recorded and measured as asked, which then times its last call as ``serve`` does."""
+        request = replace(self._request, timing=descriptor)
         return self._record(request, recording, is_fresh=True, is_shown=True)
 
     def lines(self, name: str, what: Literal["reached", "raised"]) -> frozenset[tuple[str, int]]:

@@ -53,6 +53,7 @@ class SurveyOptions:
     """What is measured of each piece, and within which limits."""
 
     bench: bool = option(False, "Measure each piece beside eager mode, as bench does.")
+    thorough: bool = option(False, "With --bench, compare results and measure cold starts, as bench --thorough does.")
     export: bool = option(False, "Find out whether torch.export takes each target.")
     fix: bool = option(False, "Try fixes of each one's first finding.")
     pages: bool = option(True, "Keep a page of each piece.", flag="--pages/--no-pages")
