@@ -18,6 +18,9 @@ from .recording import CaptureGap, Environment, TargetInfo
 from .run import ProbeExit
 from .trials import ResultError
 
+PROCESSES_DIFFER = 0.03
+"""How much two processes that run the same program can differ on a quiet machine, as a share."""
+
 EAGER = "eager"
 """The name of the variant without torch.compile, which is the first."""
 

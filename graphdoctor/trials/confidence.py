@@ -21,13 +21,12 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
+from graphdoctor.facts.bench import PROCESSES_DIFFER
+
 LOOKS = (8, 16, 32, 64)
 """Numbers of turns after which to look; the end of the time is one more look."""
 
 MIN_TURNS = 2
-
-PROCESSES_DIFFER = 0.03
-"""How much two processes that run the same program can differ on a quiet machine, as a share."""
 
 SAME = PROCESSES_DIFFER
 """A ratio this close to 1 is no difference worth more turns."""

@@ -254,7 +254,7 @@ def _speedup(variant: Variant) -> Cell:
         return Cell("not timed")
     interval = interval_text(speedup.low, speedup.high)
     if variant.judgement == "same":
-        return Cell(measures.TOO_NOISY if measures.is_too_noisy(speedup) else SAME_SPEED, interval)
+        return Cell(measures.TOO_NOISY if measures.is_too_noisy(speedup, variant.judgement) else SAME_SPEED, interval)
     is_good = variant.judgement == "faster" and variant.status == "ok"
     tone: Tone | None = "good" if is_good else "bad" if variant.judgement == "slower" else None
     return Cell(factor_text(speedup.ratio), interval, tone)

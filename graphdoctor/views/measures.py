@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from graphdoctor.facts.bench import BreakEven, CallTimes, Noise, Speedup, Variant
+from graphdoctor.facts.bench import PROCESSES_DIFFER, BreakEven, CallTimes, Judgement, Noise, Speedup, Variant
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.wording import about_count, about_time, counted, factor_text, percent, spread_text
 from graphdoctor.views.parts import Cell
@@ -62,17 +62,16 @@ def interval_text(low: float, high: float) -> str:
     return f"{factor_text(low)[:-1]} to {factor_text(high)[:-1]}"
 
 
-def is_too_noisy(found: Speedup) -> bool:
-    """Whether an interval is too wide to say that there is no difference."""
-    return found.low <= 1 <= found.high and found.high > _WIDE * found.low
+def is_too_noisy(found: Speedup, judgement: Judgement = "same") -> bool:
+    """Whether it isn't known if there is a difference: the interval is wide, or what it shows may be noise."""
+    is_known = found.low <= 1 <= found.high or abs(found.ratio - 1) <= PROCESSES_DIFFER
+    return judgement == "same" and (found.high > _WIDE * found.low or not is_known)
 
 
 def speedup_text(found: Speedup) -> str:
     """A ratio with its interval, or what there is to say where that holds 1."""
-    if is_too_noisy(found):
-        return TOO_NOISY
     if found.low <= 1 <= found.high:
-        return SAME_SPEED
+        return TOO_NOISY if is_too_noisy(found) else SAME_SPEED
     return f"{factor_text(found.ratio)} ({interval_text(found.low, found.high)})"
 
 

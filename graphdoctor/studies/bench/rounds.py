@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from graphdoctor.facts.bench import BreakEven, CallTimes, Judgement, Noise, Speedup
+from graphdoctor.facts.bench import PROCESSES_DIFFER, BreakEven, CallTimes, Judgement, Noise, Speedup
 from graphdoctor.probe.wire import BenchTurn
-from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PROCESSES_DIFFER, change_of, interval, is_decided
+from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, change_of, interval, is_decided
 from graphdoctor.trials.timing import ServedProbe
 
 TURN_S = 0.04
@@ -138,11 +138,17 @@ def needs_twin(ratio: Speedup | None) -> bool:
 
 
 def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
-    """What a speed-up says: it counts only beyond what two processes of the same program differ by."""
+    """What a speed-up says: it counts only beyond what two processes of the same program differ by.
+
+    Where single calls scatter much, a process may have been disturbed more than another in all of its turns, and a
+    speed-up counts beyond that.
+    """
     if speedup is None:
         return "unknown"
-    beside = None if noise is None else noise.ratio
-    least = PROCESSES_DIFFER if beside is None else max(PROCESSES_DIFFER, abs(math.log(beside)))
+    least = PROCESSES_DIFFER
+    if noise is not None:
+        scattered = noise.spread / 2 if noise.spread > _NOISY_SPREAD else 0.0
+        least = max(least, scattered, 0.0 if noise.ratio is None else abs(math.log(noise.ratio)))
     return change_of(1 / speedup.ratio, 1 / speedup.high, 1 / speedup.low, noise=least)
 
 

@@ -89,7 +89,7 @@ def _with_interval(variant: Variant) -> str:
 
 
 def _beside_eager(variant: Variant) -> str:
-    if variant.speedup is not None and is_too_noisy(variant.speedup):
+    if variant.speedup is not None and is_too_noisy(variant.speedup, variant.judgement):
         return f"{variant.name}: {TOO_NOISY}"
     return f"{variant.name} is at {_with_interval(variant)}"
 
@@ -135,7 +135,7 @@ def _none_faster(others: Sequence[Variant]) -> tuple[str, ...]:
     nothing = {one.name: ", where torch.compile compiled nothing" for one in timed if one.graphs == 0}
     shown = [f"{_beside_eager(one)}{nothing.get(one.name, '')}" for one in timed[:_MAX_NAMED]]
     text = f"No variant is measurably faster than eager: {', '.join(shown)}"
-    if all(one.speedup is not None and is_too_noisy(one.speedup) for one in timed):
+    if all(one.speedup is not None and is_too_noisy(one.speedup, one.judgement) for one in timed):
         names = listed([one.name for one in timed])
         text = f"Too noisy to say whether {names} {'is' if len(timed) == 1 else 'are'} faster than eager"
     reason = next((finding for finding in timed[0].findings if _slows_calls(finding)), None)

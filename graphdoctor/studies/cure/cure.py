@@ -373,11 +373,11 @@ def sentence(
     if floor_us is not None:
         return f"Plain eager is fastest: {times}. Any compiled call takes at least {duration(floor_us)} here."
     tried = counted(sum(step.outcome != "skipped" for step in steps), "other way")
-    ratios = [variant.speedup for variant in (as_it_was, cured) if variant is not None and variant.speedup is not None]
+    ways = [way for way in (as_it_was, cured) if way is not None]
     lead = "Plain eager is fastest"
-    if any(is_too_noisy(ratio) for ratio in ratios):
+    if any(way.speedup is not None and is_too_noisy(way.speedup, way.judgement) for way in ways):
         lead = "Too noisy to say whether anything is faster than eager"
-    elif any(ratio.low <= 1 <= ratio.high for ratio in ratios):
+    elif any(way.judgement == "same" for way in ways):
         lead = "Nothing is measurably faster than eager"
     why = "" if said is None else f"{said.rstrip('.')}. "
     return f"{lead}: {times}. {why}Tried: {tried}."

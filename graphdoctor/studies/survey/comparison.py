@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.bench import PROCESSES_DIFFER
 from graphdoctor.facts.diagnosis import SEVERITIES, Severity
 from graphdoctor.facts.spec import FailOn
 from graphdoctor.facts.survey import RAN, SurveyCause, SurveyReport, SurveyRow
@@ -32,7 +33,6 @@ from graphdoctor.facts.survey_comparison import (
     side_of,
 )
 from graphdoctor.studies.survey.summary import mean_speedup, shared_causes
-from graphdoctor.trials.confidence import PROCESSES_DIFFER
 
 _JUDGED: dict[SurveyMeasure, tuple[int, Severity]] = {
     **dict.fromkeys(COUNTS_OF_RECORDS, (-1, "warning")),

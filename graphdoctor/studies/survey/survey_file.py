@@ -53,7 +53,11 @@ class SurveyOptions:
     """What is measured of each piece, and within which limits."""
 
     bench: bool = option(False, "Measure each piece beside eager mode, as bench does.")
-    thorough: bool = option(False, "With --bench, compare results and measure cold starts, as bench --thorough does.")
+    thorough: bool = option(
+        False,
+        "With --bench, compare results and measure cold starts, as bench --thorough does.",
+        heading="What to measure",
+    )
     export: bool = option(False, "Find out whether torch.export takes each target.")
     fix: bool = option(False, "Try fixes of each one's first finding.")
     pages: bool = option(True, "Keep a page of each piece.", flag="--pages/--no-pages")

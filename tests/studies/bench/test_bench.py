@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -271,3 +274,20 @@ def test_a_program_that_fails_is_told_as_explain_tells_it(tmp_path):
     process = run_command("bench", "failing.py", "--backend", "aot_eager", cwd=tmp_path, status=2)
     assert "mat1 and mat2 shapes cannot be multiplied" in " ".join(process.stderr.split())
     assert not process.stdout
+
+
+@pytest.mark.nightly
+def test_two_benches_on_a_busy_machine_do_not_contradict_each_other(tmp_path):
+    (tmp_path / "model.py").write_text(
+        "import torch\nfrom torch import nn\n\nlayers = nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)\n"
+        "model = nn.Sequential(*layers)\n\n\ndef example_inputs():\n    return torch.randn(32, 64)\n"
+    )
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        runs = [run_command("bench", "model.py", "--format", "json", cwd=tmp_path, status=0) for _ in range(3)]
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+    judged = {json.loads(run.stdout)["variants"][1]["judgement"] for run in runs}
+    assert not {"faster", "slower"} <= judged

@@ -30,6 +30,10 @@ def ratio(middle: float, low: float, high: float) -> Speedup:
         (ratio(1.10, 1.08, 1.12), Noise(ratio=0.88, spread=0.02, is_noisy=True), "same"),
         (ratio(1.10, 1.08, 1.12), None, "faster"),
         (ratio(1.10, 1.08, 1.12), Noise(ratio=None, spread=0.02, is_noisy=False), "faster"),
+        (ratio(1.32, 1.18, 1.51), Noise(ratio=1.01, spread=0.9, is_noisy=True), "same"),
+        (ratio(2.5, 2.4, 2.6), Noise(ratio=1.01, spread=0.9, is_noisy=True), "faster"),
+        (ratio(0.4, 0.3, 0.5), Noise(ratio=None, spread=8.8, is_noisy=True), "same"),
+        (ratio(1.10, 1.08, 1.12), Noise(ratio=1.0, spread=0.15, is_noisy=False), "faster"),
         (None, QUIET, "unknown"),
     ],
 )
