@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -89,8 +90,17 @@ def fix(
         asked = asked if is_again else replace(asked, earlier=interrupted_fixes(request, settings.store))
         if asked.earlier and not common.quiet:
             say("Going on with what was verified before the interrupt.")
-        with recording_of(request, settings, common, is_warm=is_tried) as (recorded, setup):
+
+        def report(folder: Path) -> None:
+            if output.is_text and not is_diff:
+                output.write(diagnose_recording(folder, selection, output.needs))
+
+        with (
+            _reporting_interrupts(report) as made,
+            recording_of(request, settings, common, is_warm=is_tried) as (recorded, setup),
+        ):
             folder = recorded.folder
+            made.append(folder)
             treated = try_fixes(
                 request,
                 folder,
@@ -118,6 +128,20 @@ def fix(
             say(*_wrote(treated, is_rest_shown=is_diff))
     if recorded is not None:
         finish(recorded, result.diagnosis)
+
+
+@contextlib.contextmanager
+def _reporting_interrupts(report: Callable[[Path], None]) -> Iterator[list[Path]]:
+    """Report what was verified before an interrupt; yields a list to add the recording to, once there is one."""
+    made: list[Path] = []
+    try:
+        yield made
+    except KeyboardInterrupt:
+        for folder in made:
+            if (folder / FIXES_FILE).is_file():
+                report(folder)
+                say("Interrupted. The same command tries first what was verified.")
+        raise
 
 
 def _write_patch(treated: SearchResult) -> None:

@@ -352,7 +352,10 @@ def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    printed, said = (text.decode() for text in process.communicate(timeout=60))
+    assert process.returncode == 130
+    assert "interrupted before everything was tried" in " ".join(printed.split())
+    assert said.endswith("Interrupted. The same command tries first what was verified.\n")
     assert (tmp_path / "model.py").read_text() == SPEAKING
     treatment = json.loads(run_command("report", "--format", "json", cwd=tmp_path).stdout)["recording"]["treatment"]
     assert [case["verdict"] for case in treatment["tried"] if case["is_applied"]] == ["verified"]
