@@ -240,3 +240,21 @@ def test_an_edit_that_leaves_the_optimizer_s_step_to_eager_mode_is_not_written(t
             assert (case["verdict"], case["is_applied"]) == ("makes it worse", False)
     if not applied:
         assert (tmp_path / "model.py").read_text() == f"{HEAD}\n\n{TRAIN}"
+
+
+DRAWN = """\
+    def forward(self, x):
+        if random.random() < 0.5:
+            scale = np.random.beta(0.4, 0.4)
+            x = x * scale
+        return self.fc(x)
+"""
+
+
+def test_each_call_draws_for_itself_so_that_what_chance_takes_is_compared(tmp_path: Path) -> None:
+    calls = "\n\ndef example_inputs():\n    return [(torch.randn(4, 8),) for _ in range(3)]\n"
+    document = treated(tmp_path, f"import random\n{HEAD}\n\n{NET}\n{DRAWN}{calls}", "--no-timing")
+    treatment = document["recording"]["treatment"]
+    assert not [finding for finding in treatment["left"] if finding["code"].startswith("GD1")]
+    applied = [case["title"] for case in treatment["tried"] if case["is_applied"]]
+    assert any(title.startswith("Find out `np.random.beta") for title in applied)

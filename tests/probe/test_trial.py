@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 from graphdoctor.facts.trials import Replay  # noqa: E402
 from graphdoctor.probe.events import EventFile  # noqa: E402
 from graphdoctor.probe.replay.trial import Trial  # noqa: E402
+from graphdoctor.probe.steps.workload import Workload  # noqa: E402
 from graphdoctor.probe.target.targets import Call, TargetError  # noqa: E402
 
 EVENTS = Mock(spec=EventFile)
@@ -198,6 +199,20 @@ def test_how_many_random_numbers_a_call_draws_changes_nothing_for_the_next() -> 
             assert drawn == torch.rand(count, generator=torch.Generator().manual_seed(0)).tolist()
         found.append(inputs)
     assert found[0] == found[1] == found[2]
+
+
+def test_each_call_of_a_trial_draws_other_numbers_and_the_same_ones_in_the_next_trial() -> None:
+    drawn: list[float] = []
+
+    def target(x: Any) -> None:
+        drawn.append(torch.rand(1).item())
+
+    for _ in range(2):
+        workload = Mock(trial=Trial(plan(), target), request={"seed": 0}, _make=lambda call, is_eager: target(*call[0]))
+        for draw in range(3):
+            Workload.call(workload, ((torch.ones(1),), {}), draw=draw)
+    assert drawn[:3] == drawn[3:]
+    assert len(set(drawn)) == 3
 
 
 def test_a_replay_says_whether_its_calls_draw_random_numbers(tmp_path: Path) -> None:

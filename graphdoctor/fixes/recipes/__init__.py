@@ -17,7 +17,7 @@ from graphdoctor.fixes.recipes import (
     state,
 )
 from graphdoctor.fixes.recipes.hoisted import hoist_value
-from graphdoctor.fixes.recipes.loop_outside import grad_outside, loop_outside
+from graphdoctor.fixes.recipes.loop_outside import grad_outside, line_outside, loop_outside
 from graphdoctor.fixes.recipes.record_outside import record_outside
 
 _BRANCHES = (
@@ -63,6 +63,7 @@ RECIPES: tuple[Recipe, ...] = (
     library_calls.sort_in_graph,
     outlined.statistics_outside,
     copies.create_on_device,
+    line_outside,
 )
 
 

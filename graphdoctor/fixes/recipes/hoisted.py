@@ -42,9 +42,9 @@ from graphdoctor.fixes.source.tree import (
 
 _DRAWS = ("random.", "numpy.random.")
 _BUILTINS = """
-    abs all any bool float int isinstance len list max min range round sorted str sum tuple
+    abs all any bool float int isinstance len list max min range round set sorted str sum tuple
 """
-_METHODS = "cpu dim get item items keys max min nonzero numel size unique values"
+_METHODS = "cpu dim get item items keys max min nonzero numel size tolist unique values"
 _PURE_BUILTINS = frozenset(f"builtins.{name}" for name in _BUILTINS.split())
 _PURE_METHODS = TENSOR_METHODS | TUPLE_METHODS | frozenset(_METHODS.split())
 _CALL_LINE = matchers.SimpleStatementLine([matchers.Expr(matchers.Call())])
@@ -170,10 +170,14 @@ class _Hoist:
         made, origins = self._made(value), [value]
         around = [value, *source.parents(value)]
         for node, parent in itertools.pairwise(around[: around.index(top) + 1]):
+            if isinstance(parent, cst.For) and node is parent.iter:
+                continue
             is_looping = isinstance(parent, cst.For | cst.While | cst.Try | cst.TryStar | cst.With | cst.BaseComp)
             decline_if(is_looping, "it is inside a block that computes")
             if not isinstance(parent, cst.If | cst.IfExp) or node is parent.test:
                 continue
+            is_drawn = any(_draws(source, call) for call in calls_in(parent.test))
+            decline_if(is_drawn, "a number that is drawn decides whether it is needed")
             test = parent.test if node is parent.body else cst.UnaryOperation(cst.Not(), bracketed(parent.test))
             made = expression("{made} if {test} else None", made=made, test=test)
             origins.append(parent.test)

@@ -1,23 +1,27 @@
-"""What Python has to do in between, a loop's steering or a backward pass: compile what is before, in and after it."""
+"""What Python has to do in between, such as steer a loop: compile what is before, in and after it."""
 
 from __future__ import annotations
 
 import itertools
 import operator
 from collections.abc import Sequence
+from functools import partial
 
 import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.extraction import Run, computes, functions_in, leaves, owner_of, shell
+from graphdoctor.fixes.source.effects import is_read
+from graphdoctor.fixes.source.extraction import Run, computes, functions_in, leaves, operations_in, owner_of, shell
 from graphdoctor.fixes.source.flow import flow
 from graphdoctor.fixes.source.names import Names
-from graphdoctor.fixes.source.nodes import assigned, calls_in, name_set
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, need, parsed, with_replaced
+from graphdoctor.fixes.source.nodes import after_lines, assigned, calls_in, name_set
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, known, need, parsed, with_replaced
 
 _Loop = cst.For | cst.While
 _Block = _Loop | cst.With | cst.If
+
+_CASTS = frozenset({"builtins.float", "builtins.int"})
 
 _APPEND = matchers.SimpleStatementLine(
     [matchers.Expr(matchers.Call(matchers.Attribute(matchers.Name(), matchers.Name("append")), [matchers.Arg()]))]
@@ -85,6 +89,99 @@ def grad_outside(place: Place) -> Edit:
     return Edit(f"Run `torch.autograd.grad` at line {line} between what is compiled", content, is_safe=True)
 
 
+_COPIES = ("copy.copy", "copy.deepcopy")
+_COMPARING = cst.LessThan | cst.LessThanEqual | cst.GreaterThan | cst.GreaterThanEqual | cst.Equal | cst.NotEqual
+
+
+@recipe("GD102", "GD103", "GD108", "GD119")
+def line_outside(place: Place) -> Edit:
+    """Compiles what is before and after a line that Python has to run, and the branches of an ``if``.
+
+    That is an ``if`` or ``assert`` on a tensor, ``copy.deepcopy(…)``, or a ``return`` with a number that is read. Only
+    in the function that torch.compile is given, because Dynamo breaks before a function that it may not trace. The same
+    statements run in the same order, but the graphs are as many as with the break, so somebody has to decide whether
+    that is worth the functions: unsafe.
+    """
+    decline_if(place.in_outermost is not place, "it isn't in the function that torch.compile was given")
+    source, function, line = place.source, place.function, place.statement
+    owner = owner_of(source, function)
+    need(function.body, cst.IndentedBlock, "the function's body is on one line")
+    suite = need(source.parent(line), cst.IndentedBlock, "the line shares a line with others")
+    around = list(source.parents(line))
+    blocks = [node for node in around[: around.index(function)] if not isinstance(node, cst.BaseSuite)]
+    is_plain = all(isinstance(block, cst.With | cst.If) for block in blocks)
+    decline_if(not is_plain, "it is inside a loop, a `try`, a `match` or an `else`")
+    read = line.test if isinstance(line, cst.If) else line
+    is_alone = isinstance(line, cst.If) and operations_in([function.body]) <= operations_in([read])
+    decline_if(is_alone, "there is nothing to compile around it")
+    before, kept = _in_python(place, line)
+    at = suite.body.index(line)
+    path = [_index(source, block) for block in reversed(blocks)]
+    lines = [*suite.body[:at], *before, kept, *suite.body[at + 1 :]]
+    changed_file = source.changed((suite, suite.with_changes(body=lines))) if before else source
+    parts = _Parts(changed_file, functions_in(source).index(function))
+    at += len(before)
+    moved = [parts.move(path[:depth], one + 1, None, "rest") for depth, one in enumerate([*path, at])]
+    branch: cst.CSTNode | None = line
+    hops = 0
+    while isinstance(branch, cst.If | cst.Else):
+        moved.append(parts.move([*path, at], 0, None, "else" if hops else "then", hops=hops))
+        branch, hops = getattr(branch, "orelse", None), hops + 1
+    doc = int(function.get_docstring() is not None)
+    for depth, one in reversed(list(enumerate([*path, at]))):
+        moved.append(parts.move(path[:depth], doc if depth == 0 else 0, one, "first"))
+    decline_if(not any(moved), parts.reason or "there is nothing to compile around it")
+    changed = parts.function
+    content = parts.source.replaced((changed, shell(changed, owner)))
+    number = source.position(line).start.line
+    what = f"the `if` at line {number}" if isinstance(line, cst.If) else f"line {number}"
+    title = f"Run {what} in Python, and compile what is {'around and in' if isinstance(line, cst.If) else 'around'} it"
+    return Edit(title, content, moved_out=operations_in([kept.test if isinstance(kept, cst.If) else kept]))
+
+
+def _in_python(place: Place, line: cst.BaseStatement) -> tuple[list[cst.BaseStatement], cst.BaseStatement]:
+    """What Python needs, computed under a name where that can be compiled, and the line as it is left."""
+    source, names = place.source, Names(place.source, place.function)
+    values: list[cst.BaseExpression] = []
+    match line:
+        case cst.If(test=test) | cst.SimpleStatementLine(body=[cst.Assert(test=test)]):
+            tested = test
+            while isinstance(tested, cst.UnaryOperation) and isinstance(tested.operator, cst.Not):
+                tested = tested.expression
+            if _is_tensor(source, tested):
+                values.append(tested)
+        case cst.SimpleStatementLine(body=[cst.Return(value=cst.BaseExpression() as value)]):
+            elements = [one.value for one in value.elements] if isinstance(value, cst.Tuple) else [value]
+            is_reading = any(is_read(source, one) for one in elements)
+            decline_if(not is_reading, "what is returned isn't a number that is read")
+            values += [source.read_of(one, _CASTS) or one for one in elements]
+        case cst.SimpleStatementLine(body=[cst.Assign(value=cst.Call() as value)]):
+            decline_if(source.dotted_name(value) not in _COPIES, "the line computes")
+        case _:
+            raise DeclinedError("the line computes")
+    changes = [
+        (value, cst.Name(names.fresh("condition" if len(values) == 1 else "value")))
+        for value in values
+        if computes(value)
+    ]
+    before: list[cst.BaseStatement] = [assigned(name.value, value.deep_clone()) for value, name in changes]
+    if not before:
+        return [], line
+    kept = with_replaced(line, changes)
+    assert isinstance(kept, cst.If | cst.SimpleStatementLine)  # it is a line as the old one
+    before[0] = after_lines(before[0], getattr(line, "leading_lines", ()))
+    return before, kept.with_changes(leading_lines=())
+
+
+def _is_tensor(source: SourceFile, value: cst.BaseExpression) -> bool:
+    """Whether a condition is a tensor, so that naming it doesn't read it."""
+    match value:
+        case cst.Comparison(comparisons=[cst.ComparisonTarget(operator=operator)]):
+            return isinstance(operator, _COMPARING) and not any(is_read(source, call) for call in calls_in(value))
+    is_python = any(is_read(source, call) or source.dotted_name(call) == "builtins.bool" for call in calls_in(value))
+    return isinstance(value, cst.Call) and not is_python
+
+
 def _index(source: SourceFile, block: cst.CSTNode) -> int:
     suite = need(source.parent(block), cst.IndentedBlock, "the loop shares a line")
     return suite.body.index(block)
@@ -150,33 +247,46 @@ class _Parts:
         """The function, as it is now."""
         return functions_in(self.source)[self.number]
 
-    def suite(self, path: Sequence[int]) -> cst.BaseSuite:
+    def suite(self, path: Sequence[int], hops: int = 0) -> cst.BaseSuite:
+        """A body; with ``hops``, that of the last block's branch after as many others."""
         suite = self.function.body
-        for at in path:
-            block = suite.body[at]
-            assert isinstance(block, _Block)
+        for depth, at in enumerate(path, start=1):
+            block: cst.CSTNode = suite.body[at]
+            for _ in range(hops if depth == len(path) else 0):
+                assert isinstance(block, cst.If)
+                block = known(block.orelse)
+            assert isinstance(block, _Block | cst.Else)
             suite = block.body
         return suite
 
-    def move(self, path: Sequence[int], start: int, stop: int | None, name: str, keeps: set[int] | None = None) -> bool:
+    def move(
+        self,
+        path: Sequence[int],
+        start: int,
+        stop: int | None,
+        name: str,
+        keeps: set[int] | None = None,
+        *,
+        hops: int = 0,
+    ) -> bool:
         """Move statements of the body at a path that compute; whether any moved.
 
         Together, or what is between those that stay: those with these numbers, and those that leave a loop or return.
         """
-        body = self.suite(path).body
+        suite = partial(self.suite, path, hops)
+        body = suite().body
         last = len(body) if stop is None else stop
-        if keeps is None and self._moved(path, start, last, name):
+        if keeps is None and self._moved(suite(), start, last, name):
             return True
         stay = [at for at in range(start, last) if at in (keeps or ()) or leaves(body[at]) or _is_append(body[at])]
         bounds = [start - 1, *stay, last]
         runs = [(one + 1, other) for one, other in itertools.pairwise(bounds) if one + 1 < other]
         runs = [run for run in runs if any(computes(line) for line in body[slice(*run)])]
         names = [f"{name}_{number}" for number in range(1, len(runs) + 1)] if len(runs) > 1 else [name]
-        moved = [self._moved(path, *run, named) for run, named in reversed(list(zip(runs, names, strict=False)))]
+        moved = [self._moved(suite(), *run, named) for run, named in reversed(list(zip(runs, names, strict=False)))]
         return any(moved)
 
-    def _moved(self, path: Sequence[int], start: int, stop: int, name: str) -> bool:
-        suite = self.suite(path)
+    def _moved(self, suite: cst.BaseSuite, start: int, stop: int, name: str) -> bool:
         if not any(computes(line) for line in suite.body[start:stop]):
             return False
         run = Run(self.source, self.function, suite, start, stop)

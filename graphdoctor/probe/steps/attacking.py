@@ -104,13 +104,13 @@ class Attacking:
         # Each trial makes the program's own calls anyway; what they reach is known of the first ones.
         for at in range(len(self._calls)):
             arcs: _Arcs = set()
-            self._made(None, is_eager=True, arcs=arcs, at=at)
+            self._made(None, is_eager=True, arcs=arcs, at=at, draw=at)
             known.update(arcs)
         for number, attack in enumerate(self._attacks()):
             if time.monotonic() > ended_s:
                 break
             arcs = set()
-            eager = self._made(attack, is_eager=True, arcs=arcs)
+            eager = self._made(attack, is_eager=True, arcs=arcs, draw=number)
             if eager.is_refused:
                 refused += not attack.is_search
                 continue
@@ -119,7 +119,7 @@ class Attacking:
             known.update(arcs)
             eager.save(self._folder / f"{number}-eager.pt")
             if is_compiled:
-                compiled = self._made(attack, is_eager=False)
+                compiled = self._made(attack, is_eager=False, draw=number)
                 torchs |= {found.kind for found in _differences(compiled, eager)}
                 compiled.save(self._folder / f"{number}-compiled.pt")
             index.append({"number": number, "text": attack.text, "is_compiled": is_compiled})
@@ -151,7 +151,7 @@ class Attacking:
             if wanted[number]:
                 compiled = Results.load(self._folder / f"{number}-compiled.pt")
             for is_eager in [True] * self._is_edited + [False] * wanted[number]:
-                mine = self._made(attack, is_eager=is_eager)
+                mine = self._made(attack, is_eager=is_eager, draw=number)
                 for found in _differences(mine, eager):
                     beside = {} if is_eager else {one.kind for one in _differences(mine, compiled)}
                     own = {} if is_eager else {one.kind for one in _differences(compiled, eager)}
@@ -169,7 +169,9 @@ class Attacking:
     def _found(self, count: int, **found: Any) -> Attacked:  # noqa: ANN401
         return Attacked(count=count, is_edited=self._is_edited, **found)
 
-    def _made(self, attack: Attack | None, *, is_eager: bool, arcs: _Arcs | None = None, at: int = 0) -> Results:
+    def _made(
+        self, attack: Attack | None, *, is_eager: bool, arcs: _Arcs | None = None, at: int = 0, draw: int
+    ) -> Results:
         """What a call gave, or raised."""
         if at == 0:
             self._state.restore()
@@ -182,7 +184,7 @@ class Attacking:
             try:
                 call = call if attack is None else attack.make(call)
                 with contextlib.nullcontext() if arcs is None else _traced(arcs):
-                    workload.call(call, is_eager=is_eager)
+                    workload.call(call, is_eager=is_eager, draw=draw)
                 workload.keep_results()
             except (KeyboardInterrupt, TargetError):
                 raise

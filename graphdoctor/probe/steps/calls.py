@@ -103,7 +103,7 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
         error: BaseException | None = None
         try:
             with contextlib.nullcontext() if lanes is None else lanes.watched():
-                workload.call(call)
+                workload.call(call, draw=index - 1)
         except (TargetError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as raised:  # noqa: BLE001 - the user's program may raise anything

@@ -171,14 +171,17 @@ class Workload:
                     self.last_call = call
                     yield call
 
-    def call(self, call: Call, *, is_eager: bool = False) -> None:
-        """Make one call of the compiled target, or of the target itself, and run backward when asked to."""
+    def call(self, call: Call, *, is_eager: bool = False, draw: int = 0) -> None:
+        """Make one call of the compiled target, or of the target itself, and run backward when asked to.
+
+        In a trial, calls with the same ``draw`` draw the same random numbers.
+        """
         if self.trial is None:
             self._make(call, is_eager=is_eager)
             return
         self.last_call = call = self.trial.changed(call)
         self.trial.begin_call(call)
-        with self.trial.seeded(self.request["seed"]):
+        with self.trial.seeded(self.request["seed"] + draw):
             self._make(call, is_eager=is_eager)
 
     def _make(self, call: Call, *, is_eager: bool) -> None:
@@ -207,8 +210,8 @@ class Workload:
             return
         state = State(self.function)
         with self.repeating("warming up"):
-            for call in self.calls():
-                seed_everything(self.request["seed"])
+            for draw, call in enumerate(self.calls()):
+                seed_everything(self.request["seed"] + draw)
                 self.forward(call)
         state.restore()
 
