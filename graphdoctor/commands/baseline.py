@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from graphdoctor.commands.gating import Ran, TargetsArgument, choose_targets, policies, read_baseline_at, run_all
+from graphdoctor.commands.gate_runs import Ran, run_all
+from graphdoctor.commands.gating import TargetsArgument, choose_targets, policies, read_baseline_at
 from graphdoctor.commands.options import ProcessOptions, ShownOptions, with_options
 from graphdoctor.commands.output import check_writable, write_content
 from graphdoctor.commands.running import this_project
@@ -83,7 +84,7 @@ def baseline(
     before = read_baseline_at(file)
     chosen = choose_targets(project, targets or ())
     judged_by = policies(chosen.targets, project, shown=ShownOptions())
-    ran = run_all(chosen, project, run)
+    ran = run_all(chosen.targets, project, run)
     if troubles := list(_troubles(ran, before, is_empty_allowed=is_empty_allowed)):
         for trouble in troubles:
             complain(*trouble)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from graphdoctor.commands.gate_runs import run_all
 from graphdoctor.commands.gating import (
     TargetsArgument,
     choose_targets,
@@ -14,7 +15,6 @@ from graphdoctor.commands.gating import (
     merged_report,
     policies,
     reached_projects,
-    run_all,
 )
 from graphdoctor.commands.options import (
     BASELINE,
@@ -90,7 +90,8 @@ def check(
         judged_by = policies(reached.targets, one, shown=shown, limits=budgets.limits, fail_on=fail_on, baseline=known)
         waiting.append((reached, one, judged_by, place if known is not None else None))
     reports = [
-        judge(run_all(reached, one, run), reached, one, policy, place) for reached, one, policy, place in waiting
+        judge(run_all(reached.targets, one, run), reached, one, policy, place)
+        for reached, one, policy, place in waiting
     ]
     report = merged_report(reports, Path.cwd())
     write_outputs(report, outputs)

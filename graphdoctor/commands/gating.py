@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tokenize
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from graphdoctor import __version__
-from graphdoctor.commands.options import ProcessOptions, ShownOptions, argument
-from graphdoctor.commands.running import import_report_meanwhile, project_in
+from graphdoctor.commands.gate_runs import Ran
+from graphdoctor.commands.options import ShownOptions, argument
+from graphdoctor.commands.running import project_in
 from graphdoctor.commands.settings import GateTarget, Project, Settings, project_folder, projects_below, repository_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck, UnusedIgnore
-from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.hints import CONFIGURATION, nearest, worded_exit
+from graphdoctor.facts.hints import nearest
 from graphdoctor.facts.rebasing import rebased
 from graphdoctor.facts.spec import FailOn, RunSpec
-from graphdoctor.facts.stack import relative
-from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
 from graphdoctor.rules.gate.baseline import Baseline, read_baseline
 from graphdoctor.rules.gate.check import Policy, check_target
-from graphdoctor.rules.gate.ignores import Comments, PathIgnore, read_comments, unused_ignores
+from graphdoctor.rules.gate.ignores import PathIgnore, unused_ignores
 from graphdoctor.rules.gate.reach import select_targets
-from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.discover import discover
-from graphdoctor.trials.launch.recorded import record_target
-from graphdoctor.trials.launch.request import Measured, Request
 
 
 @dataclass(frozen=True)
@@ -39,22 +31,6 @@ class Chosen:
 
     targets: tuple[GateTarget, ...]
     skipped: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What came of one target.
-
-    Args:
-        diagnosis: With all findings; None when there is not even a partial recording.
-        error: Why there is none.
-    """
-
-    target: GateTarget
-    diagnosis: Diagnosis | None = None
-    comments: Comments = field(default_factory=dict)
-    error: str = ""
-    hint: str | None = None
 
 
 def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
@@ -150,47 +126,6 @@ def _no_targets(project: Project) -> GraphDoctorError:
         hint=f"graphdoctor init looks for targets, or add\n    [[tool.graphdoctor.targets]]\n"
         f'    target = "{example}"\nor name one: graphdoctor check {example}',
     )
-
-
-def _absolute(python: str | None) -> str | None:
-    """An interpreter's path that holds in other folders; a link stays, it is what makes a virtual environment."""
-    if python is None or (os.sep not in python and not Path(python).exists()):
-        return python
-    return str(Path(python).expanduser().absolute())
-
-
-def _run(target: GateTarget, project: Project, setup: Setup) -> Ran:
-    recorded = record_target(
-        Request.of(target.spec, Measured(coverage=True)), project.settings.store, setup, pool="@check"
-    )
-    if recorded.is_interrupted:
-        raise KeyboardInterrupt
-    diagnosis = diagnose_recording(recorded.folder, root=project.root).diagnosis
-    recording = diagnosis.recording
-    diagnosis = diagnosis.replace(recording=recording.replace(exit=worded_exit(recording.exit, CONFIGURATION)))
-    return Ran(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, project.root)))
-
-
-def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
-    """The user's own files that a run touched, as they were then, else as they are; by the name that findings use."""
-    from graphdoctor.trace.files import read_files
-
-    texts: dict[str, str | None] = {
-        finding.location.file: None for finding in diagnosis.findings if finding.location.origin == "user"
-    }
-    for source in read_files(recording, diagnosis.recording.environment):
-        if source.origin == "user":
-            texts[relative(source.file, root)] = source.text
-    found = {file: _on_disk(root / file) if text is None else text for file, text in texts.items()}
-    return {file: text for file, text in found.items() if text is not None}
-
-
-def _on_disk(path: Path) -> str | None:
-    try:
-        with tokenize.open(path) as stream:
-            return stream.read()
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return None
 
 
 def read_baseline_at(path: Path) -> Baseline | None:
@@ -299,30 +234,3 @@ TargetsArgument = Annotated[
     list[str] | None,
     argument("Names of targets in [tool.graphdoctor], or targets as for explain. By default, all that are configured."),
 ]
-
-
-def run_all(chosen: Chosen, project: Project, asked: ProcessOptions) -> list[Ran]:
-    """Run targets one after the other, saying which one; one that can't be run says why, and costs no other.
-
-    Raises:
-        KeyboardInterrupt: A run was interrupted: then none of the others is wanted.
-    """
-    from graphdoctor.commands.progress import Progress
-
-    import_report_meanwhile()
-    python = _absolute(asked.python)
-    ran = []
-    with Progress(is_quiet=asked.quiet) as progress:
-        for number, target in enumerate(chosen.targets, start=1):
-            if not asked.quiet:
-                progress.say(f"Checking {target.name} ({number} of {len(chosen.targets)})")
-            limit_s = asked.timeout or target.timeout or project.settings.timeout
-            folder = target.folder or project.root
-            try:
-                with contextlib.chdir(folder):
-                    ran.append(_run(target, project, progress.setup(python or target.python, limit_s)))
-            except GraphDoctorError as error:
-                ran.append(Ran(target, error=error.message, hint=error.hint))
-            except OSError as error:
-                ran.append(Ran(target, error=f"It can't be run in {folder}: {error.strerror}."))
-    return ran

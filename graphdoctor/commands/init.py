@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphdoctor.commands.gating import Chosen, Ran, run_all
+from graphdoctor.commands.gate_runs import Ran, run_all
 from graphdoctor.commands.options import ProcessOptions, with_options
 from graphdoctor.commands.running import this_project
 from graphdoctor.commands.settings import PYPROJECT, TABLE, GateTarget, find_pyproject
@@ -178,7 +178,7 @@ def init(
     starter = starter_section(Path.cwd())
     if is_measured and starter.targets:
         project = replace(this_project(), root=starter.path.parent, targets=starter.targets)
-        starter = with_budgets(starter, run_all(Chosen(starter.targets), project, ProcessOptions()))
+        starter = with_budgets(starter, run_all(starter.targets, project, ProcessOptions()))
     if is_shown_only:
         sys.stdout.write(starter.section)
         return

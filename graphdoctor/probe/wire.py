@@ -40,6 +40,8 @@ class WarmRequest(TypedDict):
     path: str | None
     """Of its ``request.json`` or ``catalog.json``; None for a warm process."""
     library: str | None
+    folder: str | None
+    """Its working directory; None for a warm process."""
     inherited: list[int]
     """Numbers under which it expects the other open files."""
     modules: list[str]

@@ -150,6 +150,8 @@ def _received(requests: socket.socket) -> tuple[WarmRequest, list[int]] | None:
 def _become(request: WarmRequest, descriptors: list[int], path: Path) -> Path:
     # As for a new process: a group of its own, that can be stopped as a whole.
     os.setpgid(0, 0)
+    if request["folder"] is not None:
+        os.chdir(request["folder"])
     answer, output, held, *inherited = descriptors
     # Out of the way of the numbers that others are to have.
     fcntl.fcntl(held, fcntl.F_DUPFD_CLOEXEC, max(request["inherited"], default=2) + 1)

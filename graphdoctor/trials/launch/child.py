@@ -64,7 +64,7 @@ def _ignore(_what: object) -> None: ...
 class Setup:
     """How processes are run, and what is done meanwhile.
 
-    None for our interpreter, no limits (of resident memory on Linux), no warm start.
+    None for our interpreter, no limits (of resident memory on Linux), no warm start, our working directory.
     """
 
     python: str | None = None
@@ -75,6 +75,7 @@ class Setup:
     is_cancelled: Callable[[], bool] = bool
     warm: WarmProbes | None = None
     memory_bytes: int | None = None
+    folder: Path | None = None
 
     @property
     def interpreter(self) -> str:
@@ -155,6 +156,7 @@ def watch(
                 held=lifeline.descriptor,
                 timeout_s=setup.timeout_s,
                 library=library,
+                folder=setup.folder,
             )
         if process is None:
             command = [*probe_command(setup.interpreter), str(request_path), *lifeline.arguments]
@@ -165,6 +167,7 @@ def watch(
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     env=environment,
+                    cwd=setup.folder,
                     # A group of its own: Ctrl-C reaches the probe through us, and its children can be stopped with it.
                     process_group=0,
                     pass_fds=(*descriptors, lifeline.descriptor),

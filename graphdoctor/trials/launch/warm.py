@@ -99,14 +99,23 @@ class WarmProbes:
         held: int,
         timeout_s: float | None = None,
         library: str | None = None,
+        folder: Path | None = None,
     ) -> WarmProcess | None:
-        """Fork a probe; None where it can't be, so that it must be started."""
+        """Fork a probe; None where it can't be, so that it must be started.
+
+        ``folder``: its working directory; None for ours.
+        """
         with self._lock:
             main = self._connected(environment)
             if main is None:
                 return None
             asked = WarmRequest(
-                path=str(request), library=library, inherited=list(descriptors), modules=[], has_inductor=False
+                path=str(request),
+                library=library,
+                folder=str(folder or Path.cwd()),
+                inherited=list(descriptors),
+                modules=[],
+                has_inductor=False,
             )
             wanted = _Imports(bool(self._modules) and not self._is_edited(request), backend == _INDUCTOR)
             if wanted != _NOTHING and wanted not in self._broken:
@@ -152,7 +161,7 @@ class WarmProbes:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             modules = [] if wanted.has_inductor else list(self._modules)
             asked = WarmRequest(
-                path=None, library=None, inherited=[], modules=modules, has_inductor=wanted.has_inductor
+                path=None, library=None, folder=None, inherited=[], modules=modules, has_inductor=wanted.has_inductor
             )
             with theirs, contextlib.suppress(OSError):  # asking it for a probe will show that it isn't there
                 socket.send_fds(parent, [json.dumps(asked).encode()], [theirs.fileno()])

@@ -1,0 +1,156 @@
+"""Runs the gate's targets: several at once, from one process that has imported torch.
+
+Comes in: targets. Goes out: what came of each, with the comments of the files that it ran.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import tokenize
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from graphdoctor.commands.options import ProcessOptions
+from graphdoctor.commands.progress import Progress
+from graphdoctor.commands.running import import_report_meanwhile
+from graphdoctor.commands.settings import GateTarget, Project
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.machine import cores, gpus
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.hints import CONFIGURATION, worded_exit
+from graphdoctor.facts.stack import relative
+from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.rules.gate.ignores import Comments, read_comments
+from graphdoctor.trials.launch.child import Setup, handling, interrupt, probe_command
+from graphdoctor.trials.launch.recorded import record_target
+from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.trials.launch.store import Store
+from graphdoctor.trials.launch.warm import WarmProbes
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of one target.
+
+    Args:
+        diagnosis: With all findings; None when there is not even a partial recording.
+        error: Why there is none.
+    """
+
+    target: GateTarget
+    diagnosis: Diagnosis | None = None
+    comments: Comments = field(default_factory=dict)
+    error: str = ""
+    hint: str | None = None
+
+
+def run_all(targets: Sequence[GateTarget], project: Project, asked: ProcessOptions) -> list[Ran]:
+    """Run targets, saying which one; one that can't be run says why, and costs no other.
+
+    As many at once as there are cores; one after the other where there is a GPU, whose memory they would share.
+
+    Raises:
+        KeyboardInterrupt: A run was interrupted: then none of the others is wanted.
+    """
+    import_report_meanwhile()
+    jobs = 1 if gpus() else max(min(cores(), len(targets)), 1)
+    with Progress(is_quiet=asked.quiet) as progress, _Runs(project, asked, progress, len(targets), jobs) as runs:
+        begun = [runs.begin(number, target) for number, target in enumerate(targets, start=1)]
+        return runs.finished(begun)
+
+
+class _Runs(contextlib.ExitStack):
+    def __init__(self, project: Project, asked: ProcessOptions, progress: Progress, total: int, jobs: int) -> None:
+        super().__init__()
+        self._project, self._asked, self._progress, self._total = project, asked, progress, total
+        self._is_cancelled = threading.Event()
+        self._warm: dict[str, WarmProbes] = {}
+        self._is_alone = jobs == 1
+        self._pool = ThreadPoolExecutor(max_workers=jobs)
+
+    def begin(self, number: int, target: GateTarget) -> Future[Ran] | Ran:
+        """Run a target as soon as there is a core for it."""
+        folder = target.folder or self._project.root
+        try:
+            # What its paths are relative to is known here: threads share the working directory.
+            with contextlib.chdir(folder):
+                request = Request.of(target.spec, Measured(coverage=True))
+                store = self._project.settings.store
+        except GraphDoctorError as error:
+            return Ran(target, error=error.message, hint=error.hint)
+        except OSError as error:
+            return Ran(target, error=f"It can't be run in {folder}: {error.strerror}.")
+        limit_s = self._asked.timeout or target.timeout or self._project.settings.timeout
+        setup = self._progress.setup(_absolute(self._asked.python) or target.python, limit_s)
+        if setup.interpreter not in self._warm:
+            self._warm[setup.interpreter] = found = WarmProbes(probe_command(setup.interpreter))
+            self.callback(found.close)
+        warm = self._warm[setup.interpreter]
+        setup = replace(setup, folder=folder, warm=warm, is_cancelled=self._is_cancelled.is_set)
+        return self._pool.submit(self._run, number, target, request, store, setup)
+
+    def finished(self, begun: Sequence[Future[Ran] | Ran]) -> list[Ran]:
+        """What came of all."""
+        try:
+            with handling((signal.SIGTERM, signal.SIGHUP), interrupt):
+                wait([one for one in begun if not isinstance(one, Ran)], return_when=FIRST_EXCEPTION)
+        finally:
+            # All have ended, unless this was interrupted.
+            self._is_cancelled.set()
+            self._pool.shutdown(cancel_futures=True)
+        return [one if isinstance(one, Ran) else one.result() for one in begun]
+
+    def _run(self, number: int, target: GateTarget, request: Request, store: Store, setup: Setup) -> Ran:
+        if not self._asked.quiet:
+            self._progress.say(f"Checking {target.name} ({number} of {self._total})")
+        printed: list[bytes] = []
+        # No line of another program's comes between those of one.
+        shown = setup if self._is_alone else replace(setup, on_output=printed.append)
+        try:
+            recorded = record_target(request, store, shown, pool="@check")
+        except GraphDoctorError as error:
+            return Ran(target, error=error.message, hint=error.hint)
+        finally:
+            if printed:
+                setup.on_output(b"".join(printed))
+        if recorded.is_interrupted:
+            raise KeyboardInterrupt
+        root = self._project.root
+        diagnosis = diagnose_recording(recorded.folder, root=root).diagnosis
+        recording = diagnosis.recording
+        diagnosis = diagnosis.replace(recording=recording.replace(exit=worded_exit(recording.exit, CONFIGURATION)))
+        return Ran(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, root)))
+
+
+def _absolute(python: str | None) -> str | None:
+    """An interpreter's path that holds in other folders; a link stays, it is what makes a virtual environment."""
+    if python is None or (os.sep not in python and not Path(python).exists()):
+        return python
+    return str(Path(python).expanduser().absolute())
+
+
+def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
+    """The user's own files that a run touched, as they were then, else as they are; by the name that findings use."""
+    from graphdoctor.trace.files import read_files
+
+    texts: dict[str, str | None] = {
+        finding.location.file: None for finding in diagnosis.findings if finding.location.origin == "user"
+    }
+    for source in read_files(recording, diagnosis.recording.environment):
+        if source.origin == "user":
+            texts[relative(source.file, root)] = source.text
+    found = {file: _on_disk(root / file) if text is None else text for file, text in texts.items()}
+    return {file: text for file, text in found.items() if text is not None}
+
+
+def _on_disk(path: Path) -> str | None:
+    try:
+        with tokenize.open(path) as stream:
+            return stream.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return None
