@@ -20,12 +20,13 @@ def test_a_break_after_a_loop_over_a_packages_modules_is_found_and_fixed(tmp_pat
     (site / "slowlib" / "__init__.py").write_text(PACKAGE)
     (tmp_path / "model.py").write_text(MODEL)
     env = clean_environment() | {"PYTHONPATH": str(site)}
-    arguments = ("--unsafe-fixes", "--no-timing", "--quiet", "-o", "fix.json")
+    arguments = ("--unsafe-fixes", "--quiet", "-o", "fix.json")
     run_command("fix", "model.py", *arguments, cwd=tmp_path, env=env, timeout=900)
     treatment = json.loads((tmp_path / "fix.json").read_text())["recording"]["treatment"]
     verdicts = {(case["code"], case["title"]): case["verdict"] for case in treatment["tried"]}
     assert verdicts["GD102", "Choose `x` with `torch.where`"] == "verified"
-    # Its break shows if the loop has a function of its own, which is kept only if that is faster, and nobody timed it.
-    assert verdicts["GD111", "Move the `for` at line 15 and its body into their own functions"] == "unproven"
+    # Its break shows if the loop has a function of its own, which is kept only if that is faster.
+    moved = verdicts["GD111", "Move the `for` at line 15 and its body into their own functions"]
+    assert moved in ("contained", "no effect")
     shown = [case for case in treatment["tried"] if case["code"] == "GD102"]
     assert shown[0]["before"]["coverage"] > treatment["before"]["coverage"] + 0.3
