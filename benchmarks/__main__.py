@@ -28,11 +28,11 @@ from benchmarks.rows import Row, Share, as_markdown, as_table
 
 PARTS = (
     *("overhead", "recompiles", "fixes", "samples", "benches", "startup", "logs", "page", "lint", "fuzz", "survey"),
-    "merged",
+    *("merged", "gpu"),
 )
 _OF_RECORDINGS = {"overhead", "startup"}
-_ASKED_FOR = {"merged"}
-"""Parts that only ``--only`` measures: it installs environments."""
+_ASKED_FOR = {"merged", "gpu"}
+"""Parts that only ``--only`` measures: one installs environments, the other needs a GPU."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -80,6 +80,9 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
     if "benches" in parts:
         _say("benching")
         rows += benches.measure(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
+    if "gpu" in parts:
+        _say("benching on a GPU")
+        rows += benches.measure_on_gpu(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
     if "startup" in parts:
         _say("starting")
         rows += startup.measure(pairs=pairs * (1 if is_quick else 3), recordings=recordings, folder=folder)

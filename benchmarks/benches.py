@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import sys
@@ -10,10 +11,12 @@ from pathlib import Path
 
 from benchmarks.overhead import graphdoctor
 from benchmarks.process import run
-from benchmarks.rows import Row
+from benchmarks.rows import Row, Share
 
 _HERE = Path(__file__).resolve().parent
 _TARGETS = {"an MLP": "perceptron", "a ResNet block": "resnet_block", "GPT-2 with 4 layers": "gpt2_4_layers"}
+_GPU_TARGETS = {"MobileNet v2": "mobilenet_v2", "GPT-2": "gpt2_12_layers"}
+_GPU_MODE = "reduce-overhead"
 _FIRST_ANSWER = b"so far, "
 """What the status line says once there are times."""
 
@@ -49,6 +52,47 @@ def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
             if measured
         ]
     return rows
+
+
+def measure_on_gpu(*, pairs: int, is_quick: bool, folder: Path) -> list[Row | Share]:
+    """Measure a bench of three ways to run a model on a GPU, and whether its medians are those of the script by hand.
+
+    Args:
+        pairs: How many pairs to measure, after one that fills the caches.
+        is_quick: One program only.
+        folder: Where to run.
+    """
+    rows: list[Row | Share] = []
+    inside: dict[str, bool] = {}
+    for name, target in list(_GPU_TARGETS.items())[: 1 if is_quick else None]:
+        path = _HERE / "targets" / f"{target}.py"
+        asked = [
+            "--device",
+            "cuda",
+            "--variant",
+            f"mode={_GPU_MODE}",
+            "--format",
+            "json",
+            "--force",
+            "-o",
+            "bench.json",
+        ]
+        plain, benched = [], []
+        for pair in range(-1, pairs):
+            by_hand = run([sys.executable, _HERE / "plain_bench.py", path, "cuda", _GPU_MODE], cwd=folder)
+            bench_s = run([*graphdoctor(), "bench", path, *asked], cwd=folder).wall_s
+            if pair >= 0:
+                plain.append(by_hand.wall_s)
+                benched.append(bench_s)
+        rows.append(Row(f"`bench`, {name}, three ways on a GPU: wall time", "plain script", "s", plain, benched, 2.5))
+        quartiles = json.loads(by_hand.stdout.splitlines()[-1])
+        for variant in json.loads((folder / "bench.json").read_text())["variants"]:
+            low, _, high = quartiles[variant["name"]]
+            inside[f"{name}, {variant['name']}"] = low <= variant["call_us"]["median"] <= high
+            print(name, variant["name"], variant["call_us"], quartiles[variant["name"]], file=sys.stderr)
+    outside = [name for name, is_inside in inside.items() if not is_inside]
+    named = "medians inside the quartiles of the script by hand, on a GPU"
+    return [*rows, Share(named, "", len(inside) - len(outside), len(inside), 5 / 6, {"outside": outside})]
 
 
 def _first_answer_s(command: list[str], folder: Path) -> float:

@@ -1,12 +1,13 @@
-"""What a person would write to see whether torch.compile pays: ``python plain_bench.py TARGET.py``.
+"""What a person would write to see whether torch.compile pays: ``python plain_bench.py TARGET.py [DEVICE MODE…]``.
 
 Imports the target, and times its call without and with ``torch.compile`` for a second each. Prints one JSON object:
-the median times in microseconds.
+the quartiles of the times in microseconds.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 
@@ -16,20 +17,25 @@ from torch.utils.benchmark import Timer
 SECONDS = 1.0
 
 
-def main(path: str) -> None:
+def main(path: str, device: str = "cpu", *modes: str) -> None:
     spec = spec_from_file_location("target", path)
     assert spec is not None and spec.loader is not None
     target = module_from_spec(spec)
     spec.loader.exec_module(target)
-    inputs = target.example_inputs()
+    model = target.model.to(device)
+    inputs = [tensor.to(device) for tensor in target.example_inputs()]
+    ways = {"eager": model, "default": torch.compile(model)}
+    ways |= {f"mode={mode}": torch.compile(model, mode=mode) for mode in modes}
     found = {}
-    for name, function in {"eager": target.model, "default": torch.compile(target.model)}.items():
+    for name, function in ways.items():
+        torch.compiler.reset()
         for _ in range(3):
             function(*inputs)
         timer = Timer("f(*inputs)", globals={"f": function, "inputs": inputs}, num_threads=torch.get_num_threads())
-        found[name] = timer.blocked_autorange(min_run_time=SECONDS).median * 1e6
+        times = timer.blocked_autorange(min_run_time=SECONDS).times
+        found[name] = [time * 1e6 for time in statistics.quantiles(times, n=4, method="inclusive")]
     print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
