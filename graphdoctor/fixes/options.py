@@ -24,6 +24,7 @@ from graphdoctor.fixes.wrapping import wrapped
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import EqualSizes
 
 _ELSEWHERE = ("torch doesn't point to", "no early `return`")
 """How the reasons of recipes begin that are for something else."""
@@ -48,8 +49,11 @@ def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
 class Sources:
     """The user's files as a program has them; each is read from disk once, even if it changes there later."""
 
-    def __init__(self, program: Program, root: Path, originals: dict[Path, bytes]) -> None:
+    def __init__(
+        self, program: Program, root: Path, originals: dict[Path, bytes], equal_sizes: EqualSizes | None = None
+    ) -> None:
         self._program = program
+        self.equal_sizes = equal_sizes or {}
         self.root = root
         self._originals = originals
         self._parsed: dict[Path, SourceFile] = {}
@@ -115,7 +119,7 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[st
     found, declined = [], []
     for recipe in recipes_for(finding.code):
         try:
-            edit = recipe.edit(Place(source, finding))
+            edit = recipe.edit(Place(source, finding, sources.equal_sizes))
         except DeclinedError as error:
             declined += [error.reason] if not error.reason.startswith(_OF_ANOTHER_LINE) else []
             continue

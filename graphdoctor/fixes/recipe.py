@@ -6,9 +6,10 @@ that very program; but if it isn't sure of an edit, it declines, by ``DeclinedEr
 
 from __future__ import annotations
 
+import ast
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,11 @@ from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.fixes.source.extraction import is_not_traced
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, Statement, decline_if, need, only, walk
+from graphdoctor.trials.replays import Equal, EqualSizes
 
 Test = cst.If | cst.IfExp | cst.Assert
+_NEAR = 3
+"""How many lines torch's line may be off."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,14 @@ class Place:
 
     source: SourceFile
     finding: Finding
+    equal_sizes: EqualSizes = field(default_factory=dict)
+
+    def equal_to(self, node: cst.BaseExpression) -> Equal | None:
+        """What equaled the number that an expression gives, or the length of what it gives; None if nothing did."""
+        function = self.source.function_of(node)
+        name = function.name.value if isinstance(function, cst.FunctionDef) else ""
+        text = ast.unparse(ast.parse(f"({self.source.code(node)})"))
+        return self.equal_sizes.get((str(self.source.path), name, text))
 
     def edit(self, title: str, *changes: Change, **known: Any) -> Edit:  # noqa: ANN401 - fields of an edit
         """The edit that replaces nodes of the file."""
@@ -54,7 +66,7 @@ class Place:
         """The finding at a line of a changed file."""
         place = {"line": line, "column": None, "end_column": None}
         location = self.finding.location.replace(**place)
-        return Place(source, self.finding.replace(location=location))
+        return replace(self, source=source, finding=self.finding.replace(location=location))
 
     @property
     def is_outermost(self) -> bool:
@@ -74,7 +86,7 @@ class Place:
         decline_if(not self._is_in_file(first), "the function that torch.compile was given is in another file")
         at = {"line": first.line, "column": first.column, "end_column": first.end_column}
         location = self.finding.location.replace(**at)
-        return Place(self.source, self.finding.replace(location=location, user_stack=(first,)))
+        return replace(self, finding=self.finding.replace(location=location, user_stack=(first,)))
 
     def _is_in_file(self, entry: StackEntry) -> bool:
         return entry.file == self.finding.location.file or Path(entry.file) == self.source.path
@@ -153,6 +165,16 @@ class Place:
     def pointed_call(self, is_wanted: Callable[[cst.Call], object], what: str) -> cst.Call:
         """The same, for calls."""
         return need(self.pointed(lambda node: isinstance(node, cst.Call) and is_wanted(node), what), cst.Call, what)
+
+    def nearby_call(self, is_wanted: Callable[[cst.Call], object], what: str) -> cst.Call:
+        """The call that torch points to, or the only one a few lines off in the function: torch's line may be."""
+        try:
+            return self.pointed_call(is_wanted, what)
+        except DeclinedError as error:
+            line = self.finding.location.line
+            calls = [node for node in walk(self.scope) if isinstance(node, cst.Call) and is_wanted(node)]
+            near = [call for call in calls if abs(self.source.start(call)[0] - line) <= _NEAR]
+            return only(near, error.reason)
 
     @cached_property
     def tested(self) -> Test:

@@ -252,7 +252,7 @@ class _Rounds:
         self._log.take_back(rest)
 
     def _options_for(self, state: State) -> list[Options]:
-        sources = Sources(state.program, self._trials.root, self._trials.originals)
+        sources = Sources(state.program, self._trials.root, self._trials.originals, self._trials.equal_sizes)
         return options_for(state.observed, sources, self._options.selection)
 
     def _open(self, state: State) -> list[Options]:

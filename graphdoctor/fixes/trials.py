@@ -26,7 +26,7 @@ from graphdoctor.fixes.patch import Candidate, LineMap, with_fixes, without
 from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost, score
 from graphdoctor.trials.judge import Observed, Untouched, clause, compared_with_eager, differences_of
 from graphdoctor.trials.program import Program
-from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
+from graphdoctor.trials.replays import EAGER, EqualSizes, Replays, RoundingNames
 from graphdoctor.trials.timing import is_plain, time_pair
 
 
@@ -263,6 +263,11 @@ class Trials:
     @property
     def _second(self) -> tuple[str, str]:
         return f"{_EAGER_AGAIN}{AGAIN}", f"{self._untouched_name}{AGAIN}"
+
+    @property
+    def equal_sizes(self) -> EqualSizes:
+        """What equaled numbers that the host needs, each time that the untouched program ran; empty before it did."""
+        return self.replays.equal_sizes(self._untouched_name)
 
     def reference_beside(self, untouched: Recording) -> Untouched:
         """What is known about results, where the untouched program was compiled with another backend."""

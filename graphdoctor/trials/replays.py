@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Judged
+from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import ATTACKS_FILE, READS_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup, probe_command, record
@@ -32,6 +33,25 @@ _RESULTS = "outputs.pt"
 _ATTACKS = "attacks"
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Equal:
+    """What equaled a number on each of ``count`` occasions, best first; ``is_varied``: it wasn't always the same."""
+
+    names: tuple[str, ...]
+    count: int
+    is_varied: bool
+
+    @property
+    def words(self) -> str:
+        """What is said after an edit that relies on it."""
+        always = "" if self.is_varied else ", and always the same number"
+        return f", equal {counted(self.count, 'time')}{always}"
+
+
+EqualSizes = Mapping[tuple[str, str, str], Equal]
+"""By file, function and the expression that gives the number, as ``ast.unparse`` writes it."""
 
 
 @dataclass(frozen=True)
@@ -149,11 +169,24 @@ class Replays:
 
     def lines(self, name: str, what: Literal["reached", "raised"]) -> frozenset[tuple[str, int]]:
         """The lines of the program that the calls and the other inputs of a replay run, or that raise, with files."""
+        return frozenset((file, line) for file, line in self._attacks_of(name).get(what, ()))
+
+    def equal_sizes(self, name: str) -> EqualSizes:
+        """What equaled numbers that the host needs, on the calls and the other inputs of a replay."""
+        found = self._attacks_of(name).get("equal", ())
+        return {
+            (one["file"], one["function"], one["text"]): Equal(tuple(one["names"]), one["count"], one["is_varied"])
+            for one in found
+        }
+
+    def _attacks_of(self, name: str) -> dict[str, Any]:
         try:
-            found = json.loads((self._folder / name / _ATTACKS / ATTACKS_FILE).read_text(encoding="utf-8"))
+            found: dict[str, Any] = json.loads(
+                (self._folder / name / _ATTACKS / ATTACKS_FILE).read_text(encoding="utf-8")
+            )
         except OSError:
-            return frozenset()
-        return frozenset((file, line) for file, line in found[what])
+            return {}
+        return found
 
     def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
         """Run a function for each item, several at once; an interrupt stops the running ones."""

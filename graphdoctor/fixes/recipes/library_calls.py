@@ -188,14 +188,14 @@ def one_hot_classes(place: Place) -> Edit:
     decline_if(len(names) > 1, "several numbers of classes are in scope")
     decline_if(not names, "no number of classes is in scope")
     number = cst.parse_expression(name := names.pop())
-    change: Change = (given[0].value, number) if given else (call, _with_classes(call, number))
+    change: Change = (given[0].value, number) if given else (call, _with_argument(call, "num_classes", number))
     return place.edit(f"Pass `num_classes={name}` to `one_hot`", change)
 
 
-def _with_classes(call: cst.Call, number: cst.BaseExpression) -> cst.Call:
+def _with_argument(call: cst.Call, name: str, number: cst.BaseExpression) -> cst.Call:
     """The call with one more argument; what followed the last one, such as a comma or a newline, still comes last."""
     copy = call.deep_clone()
-    added = keyword_argument("num_classes", number)
+    added = keyword_argument(name, number)
     last, start = copy.args[-1], copy.whitespace_before_args
     has_comma = isinstance(last.comma, cst.Comma)
     trailing = last.comma.whitespace_after if isinstance(last.comma, cst.Comma) else last.whitespace_after_arg
@@ -215,20 +215,25 @@ def _with_classes(call: cst.Call, number: cst.BaseExpression) -> cst.Call:
     return copy.with_changes(args=[*copy.args[:-1], before, added])
 
 
+_REPEAT = "repeat_interleave"
+
+
 @recipe("GD104")
 def bincount_to_scatter(place: Place) -> Edit:
     """``torch.bincount(x, minlength=n)`` becomes ``x.new_zeros(n).scatter_add(0, x, torch.ones_like(x))``.
 
     With weights, their zeros and themselves take the place of the counts and ones. Unsafe: a value of ``minlength`` or
-    more makes ``bincount`` return more counts, and ``scatter_add`` fail.
+    more makes ``bincount`` return more counts, and ``scatter_add`` fail. Without ``minlength``, a size takes its place
+    that the result had in each call.
     """
     source = place.source
-    call = place.pointed_call(lambda node: source.method_name(node) == "bincount", "a call to `bincount`")
+    call = place.nearby_call(lambda node: source.method_name(node) == "bincount", "a call to `bincount`")
     decline_if(has_comment(call), _COMMENT)
     given = by_name(source.given_to(call), ("weights", "minlength"), _ARGUMENTS)
     counted = known(source.receiver(call), _ARGUMENTS)
     unknown = "`bincount` has no `minlength`, so nothing shows how many counts there are"
-    length = known(given.get("minlength"), unknown)
+    equal = place.equal_to(call) if "minlength" not in given else None
+    length = given.get("minlength") or cst.parse_expression(known(equal, unknown).names[0])
     weights = need(given.get("weights", cst.Name("None")), cst.Name, "the weights aren't a name").value
     index = counted if isinstance(counted, cst.Name) else cst.Name(source.free_name("index"))
     like, ones = ("{index}", "torch.ones_like({index})") if weights == "None" else (weights, weights)
@@ -243,7 +248,22 @@ def bincount_to_scatter(place: Place) -> Edit:
         rest = line.with_changes(leading_lines=()).deep_replace(call, new)
         change = line, [after_lines(first, getattr(line, "leading_lines", ())), cast("cst.BaseStatement", rest)]
     title = f"Count into `{source.shortened(length)}` places with `scatter_add` in place of `bincount`"
-    return place.edit(title, change)
+    return place.edit(title if equal is None else f"{title}{equal.words}", change)
+
+
+@recipe("GD104", "GD100")
+def repeat_to_known_size(place: Place) -> Edit:
+    """``x.repeat_interleave(n)`` becomes ``x.repeat_interleave(n, output_size=y.shape[0])``.
+
+    The size is one that the result had in each call. Unsafe: another sum of the repeats makes it fail, on a GPU without
+    an error.
+    """
+    source = place.source
+    call = place.nearby_call(lambda node: source.method_name(node) == _REPEAT, f"a call to `{_REPEAT}`")
+    equal = known(place.equal_to(call), "no size in scope equals that of the result")
+    size = cst.parse_expression(equal.names[0])
+    title = f"Pass `output_size={equal.names[0]}` to `{_REPEAT}`{equal.words}"
+    return place.edit(title, (call, _with_argument(call, "output_size", size)))
 
 
 _IS_SORT = matchers.Call(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 from typing import cast
 
 import libcst as cst
+from libcst import matchers
+from libcst.metadata import Assignment
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.nodes import as_operand, has_comment, keyword_of, method_call
+from graphdoctor.fixes.source.nodes import as_operand, has_comment, keyword_of, method_call, without_parentheses
 from graphdoctor.fixes.source.torch_names import FRESH, REDUCED
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, dotted, known, need
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, dotted, known, need, walk
 
 _CASTS = {"builtins.float": "float", "builtins.int": "int"}
+_ANY_CAST = {*_CASTS, "builtins.bool"}
 _MATH = frozenset(
     f"math.{name}"
     for name in ("sqrt", "exp", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "tanh", "sinh", "cosh")
@@ -71,6 +75,90 @@ def drop_item(place: Place) -> Edit:
     decline_if(not read.needs_detach, "no gradient can flow through the value")
     title = f"Keep the tensor that `{read.words}` reads, and let gradients flow through it"
     return place.edit(title, *read.changes(is_detached=False))
+
+
+@recipe("GD103")
+def equal_number(place: Place) -> Edit:
+    """``idx[-1].item() + 1`` becomes ``charge.shape[0]``, if they were the same in each call.
+
+    Unsafe: other inputs may have others.
+    """
+    source = place.source
+    first = place.pointed(lambda node: source.read_of(node, _CASTS) is not None, "`.item()` or `int(…)`")
+    outer = [node for node in source.parents(first) if isinstance(node, cst.BaseExpression)]
+    found = [node for node in (first, *outer) if place.equal_to(node) is not None]
+    decline_if(not found, "no size or number in scope equals it")
+    equal = known(place.equal_to(found[-1]))
+    title = f"Use `{equal.names[0]}` in place of `{source.shortened(without_parentheses(found[-1]))}`{equal.words}"
+    return place.edit(title, (found[-1], cst.parse_expression(equal.names[0])))
+
+
+@recipe("GD103", "GD119")
+def keep_number(place: Place) -> Edit:
+    """``data["mode"] = torch.tensor(1)`` becomes ``data["mode"] = 1``, where it's only read by ``.item()`` and casts.
+
+    The same for attributes of ``self`` and for variables. Unsafe: other files may read a tensor there.
+    """
+    source = place.source
+    first = place.pointed(lambda node: source.read_of(node, _ANY_CAST) is not None, "`.item()`, `int(…)` or `bool(…)`")
+    kept = known(source.read_of(first, _ANY_CAST))
+    while (inner := source.read_of(kept, _ANY_CAST)) is not None:
+        kept = inner
+    same = _same(source, kept)
+    is_set = any(isinstance(source.parent(node), cst.AssignTarget) for node in same)
+    decline_if(not is_set, "nothing in the file sets it to a tensor of one number")
+    changes = [change for node in same for change in _as_number(source, node)]
+    title = f"Keep the number itself in `{source.shortened(kept)}`, in place of a tensor of it"
+    return place.edit(title, *changes)
+
+
+def _same(source: SourceFile, node: cst.BaseExpression) -> list[cst.CSTNode]:
+    """Where the file names what a node stands for: an item of any dictionary, an attribute of ``self``, a variable."""
+    match node:
+        case cst.Name():
+            set_ = [found.node for found in source.assignments(node) if isinstance(found, Assignment)]
+            return [*set_, *source.reads(node)]
+        case cst.Attribute(value=cst.Name("self")):
+            owner = known(source.class_of(node), "the attribute isn't of a class in the file")
+            return [one for one in walk(owner) if isinstance(one, cst.Attribute) and dotted(one) == dotted(node)]
+        case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString(value=key)))]):
+            items = [one for one in walk(source.tree) if isinstance(one, cst.Subscript)]
+            return [one for one in items if matchers.matches(one, _item(ast.literal_eval(key)))]
+    raise DeclinedError("it isn't an item, an attribute or a variable")
+
+
+def _item(key: object) -> matchers.Subscript:
+    is_key = matchers.MatchIfTrue(lambda text: ast.literal_eval(text) == key)
+    index = matchers.Index(value=matchers.SimpleString(value=is_key))
+    return matchers.Subscript(slice=[matchers.SubscriptElement(slice=index)])
+
+
+def _as_number(source: SourceFile, node: cst.CSTNode) -> list[Change]:
+    parent = source.parent(node)
+    if isinstance(parent, cst.AssignTarget):
+        line = need(source.parent(parent), cst.Assign, "")
+        match line.value:
+            case cst.Call(args=[cst.Arg(value=value, keyword=None, star="")]) if source.dotted_name(
+                line.value
+            ) == "torch.tensor" and _is_literal(value):
+                return [(line.value, value)]
+        raise DeclinedError("it isn't always a tensor of one number that is written there")
+    if isinstance(parent, cst.If | cst.IfExp) and parent.test is node:
+        return []
+    outer = source.parent(parent)
+    if isinstance(outer, cst.Call) and source.read_of(outer, _ANY_CAST) is node:
+        is_cast = isinstance(parent, cst.Arg)
+        return [] if is_cast else [(outer, need(node, cst.BaseExpression, ""))]
+    raise DeclinedError("it's used as a tensor, too")
+
+
+def _is_literal(value: cst.BaseExpression) -> bool:
+    match value:
+        case cst.UnaryOperation(operator=cst.Minus()):
+            return _is_literal(value.expression)
+        case cst.Name("True") | cst.Name("False") | cst.Integer() | cst.Float():
+            return True
+    return False
 
 
 class _Read:

@@ -28,6 +28,7 @@ from ..record.files import is_user_file
 from ..record.streams import kept_texts
 from ..replay.attacks import Attack, attacks_of
 from ..replay.comparing import compared
+from ..replay.equal_sizes import EqualSizes
 from ..replay.results import Results
 from ..target.snapshot import FreshCopies, State
 from ..target.targets import Call
@@ -62,6 +63,7 @@ class Attacking:
         self._state = State(None)
         self._raised: set[tuple[str, int]] = set()
         """The program's own lines that raised on purpose."""
+        self._equal = EqualSizes()
 
     def kept(self, calls: Iterator[Call]) -> Iterator[Call]:
         """The calls to make; the first ones are remembered before that, and so is the state that they begin with."""
@@ -124,7 +126,7 @@ class Attacking:
                 compiled.save(self._folder / f"{number}-compiled.pt")
             index.append({"number": number, "text": attack.text, "is_compiled": is_compiled})
         found = {"attacks": index, "took_s": time.monotonic() - began_s, "reached": sorted(_lines(set(known)))}
-        found |= {"raised": sorted(self._raised)}
+        found |= {"raised": sorted(self._raised), "equal": self._equal.as_json()}
         (self._folder / ATTACKS_FILE).write_text(json.dumps(found), encoding="utf-8")
         return Attacked(count=len(index), refused_count=refused, torch_kinds=tuple(sorted(torchs)))
 
@@ -183,7 +185,7 @@ class Attacking:
         with trial.apart() as results, kept_texts() as texts, warnings.catch_warnings():
             try:
                 call = call if attack is None else attack.make(call)
-                with contextlib.nullcontext() if arcs is None else _traced(arcs):
+                with contextlib.nullcontext() if arcs is None else _traced(arcs, self._equal):
                     workload.call(call, is_eager=is_eager, draw=draw)
                 workload.keep_results()
             except (KeyboardInterrupt, TargetError):
@@ -197,6 +199,7 @@ class Attacking:
             results = Results(raised=text, is_refused=place is None)
         else:
             results.add_state(trial.modules)
+        self._equal.settle(is_accepted=not results.is_refused)
         results.add_written(texts())
         return results
 
@@ -239,8 +242,8 @@ def _lines(arcs: _Arcs) -> set[tuple[str, int]]:
 
 
 @contextlib.contextmanager
-def _traced(arcs: _Arcs) -> Iterator[None]:
-    """Note the steps that the program's own code takes meanwhile."""
+def _traced(arcs: _Arcs, equal: EqualSizes) -> Iterator[None]:
+    """Note the steps that the program's own code takes meanwhile, and what equals the sizes in it."""
     before = sys.gettrace()
 
     def local(frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401
@@ -248,6 +251,8 @@ def _traced(arcs: _Arcs) -> Iterator[None]:
             # Lines wouldn't do: `a if c else b` is one.
             arcs.add((frame.f_code, last.get(frame, 0), frame.f_lasti))
             last[frame] = frame.f_lasti
+        elif event == "line":
+            equal.look(frame)
         elif event == "return":
             last.pop(frame, None)
         return local
@@ -255,7 +260,7 @@ def _traced(arcs: _Arcs) -> Iterator[None]:
     def enter(frame: FrameType, _: str, __: object) -> Any:  # noqa: ANN401
         if not is_user_file(frame.f_code.co_filename):
             return None
-        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        frame.f_trace_lines, frame.f_trace_opcodes = equal.has_sites(frame.f_code), True
         return local
 
     last: dict[FrameType, int] = {}

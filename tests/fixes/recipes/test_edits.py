@@ -2,7 +2,7 @@
 
 A program stands below the code of its finding, and what torch said or what changed, as in a case's first line. ``«``
 and ``»`` are around the expression that torch points to, ``«`` alone where it ends on a later line, and ``«»`` begins
-the line where torch gives no columns. ``␍`` is a carriage return, ``␃`` the end of a file without a last newline. Below
+the line where torch gives no columns. ``equal: x = y`` in the first line is what a number equaled in each call. ``␍`` is a carriage return, ``␃`` the end of a file without a last newline. Below
 ``=>`` lies what came of it; ``--snapshot-update`` writes that.
 """
 
@@ -25,9 +25,11 @@ from graphdoctor.fixes.recipes.copies import create_on_device
 from graphdoctor.fixes.recipes.hoisted import hoist_value
 from graphdoctor.fixes.recipes.outlined import own_function
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from graphdoctor.trials.replays import Equal
 from tests.fixes.recipes.places import described
 
 EDITS = Path(__file__).with_name("edits")
+_EQUAL = re.compile(r" equal: (?P<text>.+) = (?P<name>.+)$")
 _CASE = re.compile(r"^(?P<head>GD\d+.*)\n(?P<program>(?:.*\n)+?)=>.*\n(?:[-+@ ].*\n)*", re.MULTILINE)
 
 
@@ -39,7 +41,11 @@ def place_at(head: str, marked: str) -> Place:
     expression, end, _ = behind.partition("»")
     columns = (column, column + len(expression) if end else None) if expression else None
     text = text.replace("«", "").replace("»", "")
-    return Place(SourceFile.parse(Path("model.py"), text.encode()), described(head, line, columns))
+    equal = _EQUAL.search(head)
+    functions = re.findall(r"def (\w+)", text) if equal else ()
+    sizes = {("model.py", name, equal["text"]): Equal((equal["name"],), 4, is_varied=True) for name in functions if equal}
+    finding = described(_EQUAL.sub("", head), line, columns)
+    return Place(SourceFile.parse(Path("model.py"), text.encode()), finding, sizes)
 
 
 def outcome(recipe: Recipe, place: Place) -> str:
