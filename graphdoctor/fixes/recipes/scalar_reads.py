@@ -128,7 +128,7 @@ def _same(source: SourceFile, node: cst.BaseExpression) -> list[cst.CSTNode]:
 
 
 def _item(key: object) -> matchers.Subscript:
-    is_key = matchers.MatchIfTrue(lambda text: ast.literal_eval(text) == key)
+    is_key: matchers.MatchIfTrue[str] = matchers.MatchIfTrue(lambda text: ast.literal_eval(text) == key)
     index = matchers.Index(value=matchers.SimpleString(value=is_key))
     return matchers.Subscript(slice=[matchers.SubscriptElement(slice=index)])
 
@@ -148,7 +148,7 @@ def _as_number(source: SourceFile, node: cst.CSTNode) -> list[Change]:
     outer = source.parent(parent)
     if isinstance(outer, cst.Call) and source.read_of(outer, _ANY_CAST) is node:
         is_cast = isinstance(parent, cst.Arg)
-        return [] if is_cast else [(outer, need(node, cst.BaseExpression, ""))]
+        return [] if is_cast else [(outer, node)]
     raise DeclinedError("it's used as a tensor, too")
 
 

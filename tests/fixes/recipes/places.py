@@ -13,9 +13,11 @@ from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.recipe import Place, Recipe
 from graphdoctor.fixes.source.tree import SourceFile
+from graphdoctor.trials.replays import Equal
 
 CASES = Path(__file__).parent / "cases"
 _HEAD = re.compile(r'^"""(?P<said>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<more> .*)?"""$')
+_EQUAL = re.compile(r" equal: (?P<text>.+) = (?P<name>.+)$")
 _CHANGE = re.compile(r"change: (?P<kind>\w+) (?P<expression>\S+)(?: (?P<old>\S+) -> (?P<new>\S+))?$")
 
 
@@ -75,7 +77,18 @@ def place_of(path: Path) -> Place:
     match = _HEAD.match(path.read_text(encoding="utf-8").splitlines()[0])
     assert match, f"{path} begins with no place"
     columns = (int(match["column"]), int(match["end"]) if match["end"] else None) if match["column"] else None
-    return Place(SourceFile.read(path), described(match["said"] + (match["more"] or ""), int(match["line"]), columns))
+    return placed(match["said"] + (match["more"] or ""), SourceFile.read(path), int(match["line"]), columns)
+
+
+def placed(said: str, source: SourceFile, line: int, columns: tuple[int, int | None] | None) -> Place:
+    """The place in a file of what a text describes, which may name what a number equaled: ``GD103 equal: x = y``."""
+    equal = _EQUAL.search(said)
+    sizes = {}
+    if equal is not None:
+        functions = re.findall(r"def (\w+)", source.tree.code)
+        found = Equal((equal["name"],), 4, is_varied=True)
+        sizes = {(str(source.path), name, equal["text"]): found for name in functions}
+    return Place(source, described(_EQUAL.sub("", said), line, columns), sizes)
 
 
 def described(said: str, line: int, columns: tuple[int, int | None] | None) -> Finding:

@@ -1,9 +1,9 @@
 """What recipes make of small programs, and why they leave others as they are; a file of ``edits`` for each recipe.
 
-A program stands below the code of its finding, and what torch said or what changed, as in a case's first line. ``«``
-and ``»`` are around the expression that torch points to, ``«`` alone where it ends on a later line, and ``«»`` begins
-the line where torch gives no columns. ``equal: x = y`` in the first line is what a number equaled in each call. ``␍`` is a carriage return, ``␃`` the end of a file without a last newline. Below
-``=>`` lies what came of it; ``--snapshot-update`` writes that.
+A program stands below the code of its finding, and what torch said, what changed or what a number equaled (``equal: x =
+y``), as in a case's first line. ``«`` and ``»`` are around the expression that torch points to, ``«`` alone where it ends
+on a later line, and ``«»`` begins the line where torch gives no columns. ``␍`` is a carriage return, ``␃`` the end of a
+file without a last newline. Below ``=>`` lies what came of it; ``--snapshot-update`` writes that.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from graphdoctor.fixes.recipes.copies import create_on_device
 from graphdoctor.fixes.recipes.hoisted import hoist_value
 from graphdoctor.fixes.recipes.outlined import own_function
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
-from graphdoctor.trials.replays import Equal
-from tests.fixes.recipes.places import described
+from tests.fixes.recipes.places import placed
 
 EDITS = Path(__file__).with_name("edits")
-_EQUAL = re.compile(r" equal: (?P<text>.+) = (?P<name>.+)$")
 _CASE = re.compile(r"^(?P<head>GD\d+.*)\n(?P<program>(?:.*\n)+?)=>.*\n(?:[-+@ ].*\n)*", re.MULTILINE)
 
 
@@ -41,11 +39,7 @@ def place_at(head: str, marked: str) -> Place:
     expression, end, _ = behind.partition("»")
     columns = (column, column + len(expression) if end else None) if expression else None
     text = text.replace("«", "").replace("»", "")
-    equal = _EQUAL.search(head)
-    functions = re.findall(r"def (\w+)", text) if equal else ()
-    sizes = {("model.py", name, equal["text"]): Equal((equal["name"],), 4, is_varied=True) for name in functions if equal}
-    finding = described(_EQUAL.sub("", head), line, columns)
-    return Place(SourceFile.parse(Path("model.py"), text.encode()), finding, sizes)
+    return placed(head, SourceFile.parse(Path("model.py"), text.encode()), line, columns)
 
 
 def outcome(recipe: Recipe, place: Place) -> str:
