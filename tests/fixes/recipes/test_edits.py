@@ -1,9 +1,10 @@
 """What recipes make of small programs, and why they leave others as they are; a file of ``edits`` for each recipe.
 
-A program stands below the code of its finding, and what torch said, what changed or what a number equaled (``equal: x =
-y``), as in a case's first line. ``«`` and ``»`` are around the expression that torch points to, ``«`` alone where it ends
-on a later line, and ``«»`` begins the line where torch gives no columns. ``␍`` is a carriage return, ``␃`` the end of a
-file without a last newline. Below ``=>`` lies what came of it; ``--snapshot-update`` writes that.
+A program stands below the code of its finding, and what torch said, what changed or what a number equaled
+(``equal: x = y``), as in a case's first line. ``«`` and ``»`` are around the expression that torch points to,
+``«`` alone where it ends on a later line, and ``«»`` begins the line where torch gives no columns. ``␍`` is a
+carriage return, ``␃`` the end of a file without a last newline. Below ``=>`` lies what came of it;
+``--snapshot-update`` writes that.
 """
 
 from __future__ import annotations
