@@ -179,3 +179,27 @@ def test_refused_inputs_are_counted(tmp_path: Path, setup: Setup) -> None:
     case = CASES["what the program refuses isn't tried"]
     untouched, _ = attacked(tmp_path, setup, case.before, case.after)
     assert untouched.refused_count == 3
+
+
+def equal_in(folder: Path, setup: Setup, body: str) -> dict[str, tuple[tuple[str, ...], bool]]:
+    """What equals the numbers that a body reads, on all inputs, and whether each number varies."""
+    model = folder / "model.py"
+    model.write_text(PROGRAM.format(body="".join(f"        {line}\n" for line in body.splitlines())))
+    with Replays(Request.of(RunSpec(target=f"{model}:Net", backend="eager")), folder / "replays", setup) as replays:
+        replays.replay(Program(), "untouched", attacks="untouched", backend="eager")
+        found = replays.equal_sizes("untouched")
+    assert all((file, function) == (str(model), "forward") for file, function, _ in found)
+    return {text: (equal.names, equal.is_varied) for (_, _, text), equal in found.items()}
+
+
+def test_a_size_that_equals_a_number_in_the_own_call_alone_is_left(tmp_path: Path, setup: Setup) -> None:
+    assert equal_in(tmp_path, setup, "n = int(index.max().item()) + 1\nreturn x.sum() * n") == {}
+
+
+def test_a_size_that_equals_a_length_wherever_the_program_goes_on_is_found(tmp_path: Path, setup: Setup) -> None:
+    # Rows and counts are as many, or the program refuses the call: one count for all rows leaves too many for the sum.
+    body = "counts = torch.bincount(index)\nreturn torch.repeat_interleave(x, counts, dim=0) + x"
+    found = equal_in(tmp_path, setup, body)
+    given = ("x.shape[0]", "mask.shape[0]", "index.shape[0]")
+    assert found["torch.bincount(index)"] == (given, True)
+    assert found["torch.repeat_interleave(x, counts, dim=0)"] == ((*given, "counts.shape[0]"), True)
