@@ -218,7 +218,7 @@ class Candidate:
     """One thing that can be tried: an edit of a file as the program has it, or a change of the run.
 
     ``snippet`` is None for an edit of source, and if ``title`` has to do; ``contains`` is for one that contains a break
-    rather than removing it; ``reached`` and ``raised`` are the lines of the file before the edit that an input must
+    rather than removing it; ``reached`` and ``raised`` are the lines of the file before the edit that inputs must
     reach, or that must raise, for a trial to prove anything; ``name`` is stable, such as ``mark_dynamic x 0``.
     """
 
@@ -232,7 +232,7 @@ class Candidate:
     place: SnippetPlace | None = None
     contains: bool = False
     drops_output: bool = False
-    reached: int | None = None
+    reached: tuple[int, ...] = ()
     moved_out: int = 0
     raised: int | None = None
     name: str = ""

@@ -35,8 +35,8 @@ class Edit:
     content: bytes
     is_safe: bool = False
     drops_output: bool = False
-    reached: int | None = None
-    """The line that an input must reach for a trial to prove anything; None if any call will do."""
+    reached: tuple[int, ...] = ()
+    """The lines that inputs must reach for a trial to prove anything; none if any call will do."""
     raised: int | None = None
     """The line that an input must have raise, so that exceptions are compared; None if the edit is about none."""
     moved_out: int = 0

@@ -422,7 +422,7 @@ class Trials:
             return judged
         lines = LineMap(self.originals.get(edit.path, edit.before), edit.before)
         needed: tuple[tuple[int | None, Literal["reached", "raised"], str], ...] = (
-            (fix.reached, "reached", "reaches"),
+            *((line, "reached", "reaches") for line in fix.reached),
             (fix.raised, "raised", "raises at"),
         )
         for line, what, does in needed:

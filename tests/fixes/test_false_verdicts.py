@@ -132,6 +132,40 @@ def test_an_early_out_is_only_dropped_if_an_input_takes_it(
     assert (case["verdict"], case["reason"]) == (verdict, reason and reason.format(line=line))
 
 
+SHORTCUTS = """\
+    def forward(self, x):
+        applies = x[:, 0] {operator} {bound}
+        if applies.all():
+            x = {all}
+        elif not applies.any():
+            x = x - 1
+        else:
+            y = x * 2
+            if self.training:
+                y = y.clone()
+            x = torch.where(applies[:, None], y, x - 1)
+        return self.fc(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("operator", "bound", "all_rows", "verdict", "reason"),
+    [
+        (">", "0", "x * 2", "verified", None),
+        (">", "0", "x * 2 + 0.5", "changes results", "output differs"),
+        ("==", "0.123", "x * 2", "unproven", "no input that was tried reaches line"),
+    ],
+)
+def test_shortcuts_are_only_dropped_if_inputs_take_each_of_them(
+    tmp_path: Path, operator: str, bound: str, all_rows: str, verdict: str, reason: str | None
+) -> None:
+    body = SHORTCUTS.format(operator=operator, bound=bound, all=all_rows)
+    document = treated(tmp_path, in_class(body), "--no-timing")
+    [case] = fixes_of(document, "Keep only the `else` of `if applies.all()")
+    assert case["verdict"] == verdict
+    assert (case["reason"] is None) if reason is None else (reason in case["reason"])
+
+
 RAISES = """\
     def forward(self, x):
         y = self.fc(x)

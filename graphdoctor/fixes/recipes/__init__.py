@@ -29,6 +29,7 @@ _BRANCHES = (
     output.guard_report,
     guarded_lines.check_instead_of_raise,
     early_outs.drop_early_out,
+    early_outs.drop_shortcuts,
 )
 _REPORT_APART = output.report_apart(_BRANCHES)
 

@@ -1,4 +1,4 @@
-"""Code that only saves time: an early ``return``, ``break`` or ``continue``, without which the rest gives the same."""
+"""Code that only saves time: early outs and shortcuts, without which the rest gives the same."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.names import Names
-from graphdoctor.fixes.source.nodes import after_lines, lines_of, name_set, set_names
-from graphdoctor.fixes.source.tree import Change, DeclinedError, decline_if, need, walk
+from graphdoctor.fixes.source.nodes import after_lines, called, lines_of, name_set, refuse_lost_comments, set_names
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, need, walk
 
 _LEAVING = matchers.SimpleStatementLine([matchers.Return() | matchers.Break() | matchers.Continue()])
 
@@ -36,7 +36,7 @@ def drop_early_out(place: Place) -> Edit:
     what = source.shortened(body[0])
     title = f"Drop the early out `if {source.shortened(choice.test)}: {what}`"
     changes = _removed(block, [*before, choice])
-    return place.edit(title, *changes, reached=source.position(body[0]).start.line)
+    return place.edit(title, *changes, reached=(source.position(body[0]).start.line,))
 
 
 def _leaving(place: Place) -> tuple[cst.If, Sequence[cst.BaseStatement]]:
@@ -64,3 +64,44 @@ def _removed(block: cst.IndentedBlock, lines: Sequence[cst.BaseStatement]) -> li
     if not hasattr(following, "leading_lines"):
         raise DeclinedError("what follows isn't a line of its own")
     return [*((line, []) for line in lines), (following, after_lines(following, blank))]
+
+
+@recipe("GD102")
+def drop_shortcuts(place: Place) -> Edit:
+    """Keeps the ``else`` of ``if mask.all(): … elif not mask.any(): … else: …``, which works for every mask.
+
+    Comments in and above the other branches go with them. Unsafe: it's right only if the ``else`` gives the same, which
+    trials show on inputs that take each of the other branches; without any, it isn't verified.
+    """
+    source = place.source
+    choice = need(place.tested, cst.If, "it isn't an `if` with an `else`")
+    shortcuts, last = [choice], choice.orelse
+    while isinstance(last, cst.If):
+        shortcuts.append(last)
+        last = last.orelse
+    general = need(last, cst.Else, "no `else` works for every mask")
+    names = name_set(general.body)
+    for shortcut in shortcuts:
+        masks = _asked_whole(source, shortcut.test)
+        decline_if(not masks or not masks <= names, "the conditions don't ask about a whole mask that the `else` uses")
+        is_inline = isinstance(shortcut.body, cst.SimpleStatementSuite)
+        decline_if(is_inline, "a branch is on the line of its condition")
+    title = f"Keep only the `else` of `if {source.shortened(choice.test)}: …`"
+    reached = tuple(source.position(lines_of(shortcut.body)[0]).start.line for shortcut in shortcuts)
+    if isinstance(source.parent(choice), cst.If):
+        return place.edit(title, (choice, general.deep_clone()), reached=reached)
+    first, *rest = [line.deep_clone() for line in lines_of(general.body)]
+    header = general.body.header.comment if isinstance(general.body, cst.IndentedBlock) else None
+    above = [*choice.leading_lines, *general.leading_lines, *([cst.EmptyLine(comment=header)] if header else [])]
+    lines = [after_lines(first, above), *rest]
+    refuse_lost_comments([general], lines)
+    return place.edit(title, (choice, lines), reached=reached)
+
+
+def _asked_whole(source: SourceFile, test: cst.BaseExpression) -> frozenset[str]:
+    """The names in ``mask.all()`` and ``not mask.any()``; none for another condition."""
+    is_negated = isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not)
+    asked = test.expression if isinstance(test, cst.UnaryOperation) and is_negated else test
+    tensor = source.receiver(asked)
+    is_whole = tensor is not None and called(asked) == ("any" if is_negated else "all") and not source.given_to(asked)
+    return frozenset(name_set(tensor)) if is_whole and tensor is not None else frozenset()
