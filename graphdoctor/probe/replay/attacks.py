@@ -35,13 +35,14 @@ class Attack:
     """One changed call; ``text`` is a clause.
 
     ``code`` makes the change, with the function's own names for its arguments; ``is_search``: worth compiling only if
-    it runs lines that few others do.
+    it runs lines that few others do; ``is_empty``: its batch has no rows, so that no result shows what a line computes.
     """
 
     text: str
     code: str
     make: Callable[[Call], Call]
     is_search: bool = False
+    is_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -233,4 +234,4 @@ def _sizes(tensors: Sequence[Leaf], factors: Sequence[int] | None = None) -> Ite
             + (f".repeat({size // first}{', 1' * (leaf.value.ndim - 1)})" if size > first else f"[:{size}]")
             for leaf in batched
         ]
-        yield Attack(f"the batch is {size}", "\n".join(code), make)
+        yield Attack(f"the batch is {size}", "\n".join(code), make, is_empty=size == 0)

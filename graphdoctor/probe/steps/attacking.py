@@ -100,6 +100,7 @@ class Attacking:
         index: list[dict[str, Any]] = []
         refused = 0
         known: Counter[tuple[CodeType, int, int]] = Counter()
+        shown: _Arcs = set()
         torchs: set[ResultKind] = set()
         began_s = time.monotonic()
         ended_s = began_s + _LIMIT_S
@@ -108,6 +109,7 @@ class Attacking:
             arcs: _Arcs = set()
             self._made(None, is_eager=True, arcs=arcs, at=at, draw=at)
             known.update(arcs)
+            shown |= arcs
         for number, attack in enumerate(self._attacks()):
             if time.monotonic() > ended_s:
                 break
@@ -119,13 +121,14 @@ class Attacking:
             # Compiling takes long, so what goes no way of its own is only tried in eager mode.
             is_compiled = not attack.is_search or any(known[arc] < _OFTEN for arc in arcs)
             known.update(arcs)
+            shown |= set() if attack.is_empty else arcs
             eager.save(self._folder / f"{number}-eager.pt")
             if is_compiled:
                 compiled = self._made(attack, is_eager=False, draw=number)
                 torchs |= {found.kind for found in _differences(compiled, eager)}
                 compiled.save(self._folder / f"{number}-compiled.pt")
             index.append({"number": number, "text": attack.text, "is_compiled": is_compiled})
-        found = {"attacks": index, "took_s": time.monotonic() - began_s, "reached": sorted(_lines(set(known)))}
+        found = {"attacks": index, "took_s": time.monotonic() - began_s, "reached": sorted(_lines(shown))}
         found |= {"raised": sorted(self._raised), "equal": self._equal.as_json()}
         (self._folder / ATTACKS_FILE).write_text(json.dumps(found), encoding="utf-8")
         return Attacked(count=len(index), refused_count=refused, torch_kinds=tuple(sorted(torchs)))
