@@ -100,8 +100,10 @@ def drop_shortcuts(place: Place) -> Edit:
 
 def _asked_whole(source: SourceFile, test: cst.BaseExpression) -> frozenset[str]:
     """The names in ``mask.all()`` and ``not mask.any()``; none for another condition."""
-    is_negated = isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not)
-    asked = test.expression if isinstance(test, cst.UnaryOperation) and is_negated else test
-    tensor = source.receiver(asked)
-    is_whole = tensor is not None and called(asked) == ("any" if is_negated else "all") and not source.given_to(asked)
-    return frozenset(name_set(tensor)) if is_whole and tensor is not None else frozenset()
+    word = "all"
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        word, test = "any", test.expression
+    tensor = source.receiver(test)
+    if tensor is None or not isinstance(test, cst.Call) or called(test) != word or source.given_to(test):
+        return frozenset()
+    return frozenset(name_set(tensor))
