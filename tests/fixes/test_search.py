@@ -29,6 +29,7 @@ from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request, TargetText
 from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import EqualSizes
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 SAME = Comparison(kinds=("outputs",), differences=())
@@ -92,6 +93,9 @@ class Script:
         self.asked[name] = fixes_in(program)
         self.backends[name] = options.get("backend", "")
         return self._special.get(name) or self._world(fixes_in(program))
+
+    def equal_sizes(self, _name: str) -> EqualSizes:
+        return {}
 
     def in_parallel(self, run: Callable[[Any], Any], items: Sequence[Any], *, jobs: int) -> list[Any]:
         return [run(item) for item in items]
