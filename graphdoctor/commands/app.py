@@ -107,9 +107,14 @@ class _Overview(typer.core.TyperGroup):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # noqa: ANN401 - as above
-        """As typer's, where the command's own options are read."""
-        with _safe_complaints():
-            return super().invoke(ctx)
+        """As typer's, where the command's own options are read; typer says nothing of an interrupt."""
+        from graphdoctor.commands import reported
+
+        try:
+            with _safe_complaints():
+                return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise typer.Exit(reported(error)) from error
 
 
 @contextlib.contextmanager

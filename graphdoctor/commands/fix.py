@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from graphdoctor.commands.options import (
     APPLY,
     OF_TRIALS,
@@ -20,7 +22,7 @@ from graphdoctor.commands.options import (
     TrialOptions,
     with_options,
 )
-from graphdoctor.commands.running import begin, finish, recording_of, trials_of
+from graphdoctor.commands.running import EXIT_INTERRUPTED, begin, finish, recording_of, trials_of
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.fixes import Treatment
@@ -141,6 +143,7 @@ def _reporting_interrupts(report: Callable[[Path], None]) -> Iterator[list[Path]
             if (folder / FIXES_FILE).is_file():
                 report(folder)
                 say("Interrupted. The same command tries first what was verified.")
+                raise typer.Exit(EXIT_INTERRUPTED) from None
         raise
 
 
