@@ -122,9 +122,9 @@ class Guards(Fact):
     """Microseconds of all successful guard checks of one steady call, each repeated with warm caches: a lower bound;
     None unless each was measured."""
     share: float | None = None
-    """``searches_us`` divided by ``call_us``, 0 to 1."""
+    """``searches_us`` divided by ``call_us``, 0 to 1; None too if it took longer than the call."""
     warm_share: float | None = None
-    """``checks_us`` divided by ``call_us``, 0 to 1."""
+    """``checks_us`` divided by ``call_us``, likewise."""
 
     @property
     def known_share(self) -> float | None:

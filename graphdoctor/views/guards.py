@@ -111,6 +111,9 @@ def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
         text = f"Guard checks take at least {percent(guards.warm_share)} of a steady call: timed with warm caches."
         yield Verdict(text, _tone(guards.warm_share))
         line += f" · its guard checks at least {time_text(guards.checks_us)}"
+    elif guards.call_us is not None and (guards.searches_us or guards.checks_us):
+        yield Verdict("Too noisy to say which share of a steady call guard checks take.", "warning")
+        line += f" · its guard checks {time_text(guards.searches_us or guards.checks_us or 0.0)}"
     elif guards.call_us is not None and not any(found.runs_per_call for found in guards.sets):
         yield Verdict("The steady call runs no compiled code, so there are no checks to time.", "warning")
     yield Note(line)

@@ -101,6 +101,13 @@ def test_a_share_is_of_the_call_as_it_happens_or_at_least_so_much_and_what_is_un
     assert shown(LAYERS, 140, is_verbose=True, **CALL) == snapshot(name="verbose")
 
 
+def test_checks_that_took_longer_than_the_call_are_called_noise() -> None:
+    text = shown(guard_set(guard("x", "x")), 100, call_us=100.0, searches_us=115.0)
+    assert "Too noisy to say which share of a steady call guard checks take." in text
+    assert "%" not in text
+    assert "115 µs" in text
+
+
 def test_of_one_function_the_costliest_compile_is_shown() -> None:
     again = LAYERS.replace(compile_id="0/1", share=0.2)
     diagnosis = diagnosed(compiles=(compiled(), compiled("0/1")), guards=Guards(sets=(LAYERS, again)))

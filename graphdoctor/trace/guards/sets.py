@@ -174,7 +174,8 @@ def _times(us: float | None, runs: int | None) -> float | None:
 
 
 def _share(us: float | None, call_us: float | None) -> float | None:
-    return us / call_us if us is not None and call_us else None
+    """The part of a call; None too if it took longer than the whole: something disturbed one of them."""
+    return us / call_us if us is not None and call_us and us <= call_us else None
 
 
 def _guard_set(

@@ -98,6 +98,14 @@ def test_a_share_needs_both_times() -> None:
     assert read(COSTED).sets[0].runs_per_call is None
 
 
+def test_checks_that_took_longer_than_the_call_have_no_share() -> None:
+    entry = {"compile_id": "0/0", "runs": 2, "check_us": 60.0, "search_us": 115.0, "bill": []}
+    cost = {"call_us": 100.0, "call_low_us": 90.0, "call_high_us": 110.0, "call_count": 9, "is_complete": True}
+    found = read(COSTED, cost=cost | {"searches_us": 115.0, "entries": [entry]})
+    assert (found.searches_us, found.share, found.warm_share, found.known_share) == (115.0, None, None, None)
+    assert found.sets[0].share is None
+
+
 def test_what_a_whole_measurement_did_not_meet_is_not_reached() -> None:
     cost = {"call_us": 100.0, "call_low_us": 90.0, "call_high_us": 110.0, "call_count": 9, "is_complete": True}
     found = read(COSTED, cost=cost | {"entries": []})
