@@ -18,6 +18,7 @@ from graphdoctor.rules.gd510_tensor_float_off import Tf32Off
 from graphdoctor.views.measures import TOO_NOISY, calling_text, calls_text, interval_text, is_too_noisy
 
 _MAX_NAMED = 3
+_TOO_NOISY = "Too noisy to say whether"
 _REASON = 160
 """Characters of a reason in the answer, which stands in full below it."""
 _LONG_S = 60.0
@@ -40,7 +41,7 @@ def verdict(
     said = _verdict(variants, has_results=has_results) if sweep is None else _sweep_verdict(sweep)
     noises = {"": noise} if sweep is None else {f"{point.size:,}": point.noise for point in sweep.points}
     noisy = [size for size, found in noises.items() if found is not None and found.is_noisy]
-    if not noisy:
+    if not noisy or said.text.startswith(_TOO_NOISY):
         return said
     at = "" if sweep is None else f" at {listed(noisy)}"
     text = f"{said.text} The machine was noisy{at}, so small differences can't be seen."
@@ -137,7 +138,7 @@ def _none_faster(others: Sequence[Variant]) -> tuple[str, ...]:
     text = f"No variant is measurably faster than eager: {', '.join(shown)}"
     if all(one.speedup is not None and is_too_noisy(one.speedup, one.judgement) for one in timed):
         names = listed([one.name for one in timed])
-        text = f"Too noisy to say whether {names} {'is' if len(timed) == 1 else 'are'} faster than eager"
+        text = f"{_TOO_NOISY} {names} {'is' if len(timed) == 1 else 'are'} faster than eager"
     reason = next((finding for finding in timed[0].findings if _slows_calls(finding)), None)
     return (text,) if reason is None else (text, f"What holds {timed[0].name} back: {reason.message}")
 

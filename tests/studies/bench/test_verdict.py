@@ -138,5 +138,6 @@ def test_a_sweep_says_where_it_begins_to_pay_and_its_best_is_that_of_the_largest
 def test_a_wide_interval_says_nothing_of_a_variant() -> None:
     wide = variant(median_us=5000.0, spread=0.4)
     assert verdict([eager(), wide], QUIET).text == "Too noisy to say whether default is faster than eager."
+    assert verdict([eager(), wide], NOISY).text == "Too noisy to say whether default is faster than eager."
     both = verdict([eager(), wide, variant("b", 6000.0)], QUIET).text
     assert both.startswith("No variant is measurably faster than eager: default: too noisy to say, b ")
