@@ -52,11 +52,18 @@ class Place:
     equal_sizes: EqualSizes = field(default_factory=dict)
 
     def equal_to(self, node: cst.BaseExpression) -> Equal | None:
-        """What equaled the number that an expression gives, or the length of what it gives; None if nothing did."""
+        """What equaled the number that an expression gives, or the length of what it gives; None if nothing did.
+
+        Raises:
+            DeclinedError: Two sizes of one tensor did, such as the sides of a square.
+        """
         function = self.source.function_of(node)
         name = function.name.value if isinstance(function, cst.FunctionDef) else ""
         text = ast.unparse(ast.parse(f"({self.source.code(node)})"))
-        return self.equal_sizes.get((str(self.source.path), name, text))
+        found = self.equal_sizes.get((str(self.source.path), name, text))
+        if found is not None and found.is_ambiguous:
+            raise DeclinedError(f"several sizes equal it, such as `{found.names[0]}`, and no input tells them apart")
+        return found
 
     def edit(self, title: str, *changes: Change, **known: Any) -> Edit:  # noqa: ANN401 - fields of an edit
         """The edit that replaces nodes of the file."""

@@ -44,6 +44,12 @@ class Equal:
     is_varied: bool
 
     @property
+    def is_ambiguous(self) -> bool:
+        """Whether another size of the best one's tensor equaled it, too."""
+        tensor, size, _ = self.names[0].rpartition(".shape[")
+        return bool(size) and any(name.startswith(f"{tensor}{size}") for name in self.names[1:])
+
+    @property
     def words(self) -> str:
         """What is said after an edit that relies on it."""
         always = "" if self.is_varied else ", and always the same number"

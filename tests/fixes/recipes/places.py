@@ -86,7 +86,7 @@ def placed(said: str, source: SourceFile, line: int, columns: tuple[int, int | N
     sizes = {}
     if equal is not None:
         functions = re.findall(r"def (\w+)", source.tree.code)
-        found = Equal((equal["name"],), 4, is_varied=True)
+        found = Equal(tuple(equal["name"].split(", ")), 4, is_varied=True)
         sizes = {(str(source.path), name, equal["text"]): found for name in functions}
     return Place(source, described(_EQUAL.sub("", said), line, columns), sizes)
 
