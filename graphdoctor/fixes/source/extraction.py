@@ -272,11 +272,20 @@ def shell(function: cst.FunctionDef, owner: str | None) -> cst.FunctionDef:
     return not_traced(function, None if owner is not None else "torch._dynamo.decorators.skip")
 
 
+_NOT_TRACED = ("disable(recursive=False)", "decorators.skip")
+
+
 def is_not_traced(source: SourceFile, function: cst.CSTNode | None) -> bool:
     """Whether a function is one that Dynamo doesn't trace, such as ``shell`` makes."""
     decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
     code = " ".join(source.code(one.decorator) for one in decorators)
-    return "disable(recursive=False)" in code or "decorators.skip" in code
+    return any(marker in code for marker in _NOT_TRACED)
+
+
+def splits(before: bytes, after: bytes) -> bool:
+    """Whether an edit makes a function one that Dynamo doesn't trace."""
+    markers = [marker.encode() for marker in _NOT_TRACED]
+    return any(after.count(marker) > before.count(marker) for marker in markers)
 
 
 def call_of_part(source: SourceFile, function: cst.FunctionDef) -> cst.SimpleStatementLine | None:

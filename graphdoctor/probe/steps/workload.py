@@ -24,7 +24,7 @@ from ..record.streams import silence
 from ..replay.leaves import AlikeCalls
 from ..replay.trial import Trial
 from ..target.regions import CompiledRegions, compile_target, described, repeated_blocks
-from ..target.snapshot import State, seed_everything
+from ..target.snapshot import RandomState, State
 from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, lacks_batch, signature_of
 from ..torch_private import torch_api, torch_inductor
 from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
@@ -209,10 +209,11 @@ class Workload:
         if self.trial is None or not self.trial.plan.get("warm_up"):
             return
         state = State(self.function)
-        with self.repeating("warming up"):
+        # The calls that follow are to be made of the same random numbers as without it.
+        with self.repeating("warming up"), RandomState():
             for draw, call in enumerate(self.calls()):
-                seed_everything(self.request["seed"] + draw)
-                self.forward(call)
+                with self.trial.seeded(self.request["seed"] + draw):
+                    self.forward(call)
         state.restore()
 
     def forward(self, call: Call, *, is_eager: bool = False) -> Any:  # noqa: ANN401

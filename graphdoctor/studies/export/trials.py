@@ -17,6 +17,7 @@ from graphdoctor.facts.export import ExportBlocker, WayStatus
 from graphdoctor.facts.fixes import TriedFix, Verdict
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, diff_text, with_fixes
+from graphdoctor.fixes.source.extraction import splits
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.verdicts import fixes_with
@@ -142,7 +143,13 @@ class ExportTrials:
             if fix.kind == "call" and fix.snippet is not None and fix.place is not None and fix.place.where == "start"
         ]
         # Settings are of torch.compile: export has its own. And it takes the function as a whole.
-        found = [one for one in (*edits, *calls) if not one.contains and not one.moved_out and one.kind != "config"]
+        found = [
+            one
+            for one in (*edits, *calls)
+            if not one.contains
+            and one.kind != "config"
+            and (one.edit is None or not splits(one.edit.before, one.edit.after))
+        ]
         return found or self._snippets(finding, sources)
 
     @staticmethod
