@@ -24,9 +24,9 @@ def test_a_break_after_a_loop_over_a_packages_modules_is_found_and_fixed(tmp_pat
     run_command("fix", "model.py", *arguments, cwd=tmp_path, env=env, timeout=900)
     treatment = json.loads((tmp_path / "fix.json").read_text())["recording"]["treatment"]
     verdicts = {(case["code"], case["title"]): case["verdict"] for case in treatment["tried"]}
-    assert verdicts["GD102", "Choose `x` with `torch.where`"] == "verified"
-    # Its break shows if the loop has a function of its own, which is kept only if that is faster.
+    # The break shows if the loop has a function of its own. Both are kept only if that is faster.
+    found = verdicts["GD102", "Choose `x` with `torch.where`"]
     moved = verdicts["GD111", "Move the `for` at line 15 and its body into their own functions"]
-    assert moved in ("contained", "no effect")
+    assert (found, moved) in (("verified", "contained"), ("no effect", "no effect"))
     shown = [case for case in treatment["tried"] if case["code"] == "GD102"]
     assert shown[0]["before"]["coverage"] > treatment["before"]["coverage"] + 0.3

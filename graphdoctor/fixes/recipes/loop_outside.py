@@ -105,6 +105,8 @@ def line_outside(place: Place) -> Edit:
     decline_if(place.in_outermost is not place, "it isn't in the function that torch.compile was given")
     source, function, line = place.source, place.function, place.statement
     owner = owner_of(source, function)
+    # Dynamo would trace the wrapper that ``torch.no_grad`` makes, and break before the function itself.
+    decline_if(function.decorators, "the function has a decorator")
     need(function.body, cst.IndentedBlock, "the function's body is on one line")
     suite = need(source.parent(line), cst.IndentedBlock, "the line shares a line with others")
     around = list(source.parents(line))
