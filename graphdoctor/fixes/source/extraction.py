@@ -334,12 +334,18 @@ def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
     is_plain = all(grad_modes)
     decline_if(not is_plain, "the function has a decorator")
     decline_if(function.asynchronous is not None, "the function is asynchronous")
-    if isinstance(source.parent(function), cst.Module):
-        return None
-    is_method = isinstance(next(source.parents(source.parent(function)), None), cst.ClassDef)
-    params = [*function.params.posonly_params, *function.params.params]
-    decline_if(not is_method or not params, "it isn't in a method or a function of the module")
-    return params[0].name.value
+    owner = None
+    if not isinstance(source.parent(function), cst.Module):
+        is_method = isinstance(next(source.parents(source.parent(function)), None), cst.ClassDef)
+        params = [*function.params.posonly_params, *function.params.params]
+        decline_if(not is_method or not params, "it isn't in a method or a function of the module")
+        owner = params[0].name.value
+    # After a break, Dynamo begins with a function that the compiled one calls as if it had been given that.
+    name = function.name.value if owner is None else f"{owner}.{function.name.value}"
+    callers = [source.function_of(call) for call in calls_in(source.tree) if dotted(call.func) == name]
+    is_called = any(one not in (None, function) and not is_not_traced(source, one) for one in callers)
+    decline_if(is_called, f"`{function.name.value}` is called by another function, which would break there")
+    return owner
 
 
 def _enables_grad(source: SourceFile, decorator: cst.Decorator) -> bool:
