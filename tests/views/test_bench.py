@@ -8,7 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.bench import BenchReport, CallTimes, Correctness, StageResult, Stages
-from graphdoctor.facts.kernels import KernelShare
+from graphdoctor.facts.kernels import CacheUse, KernelShare
 from graphdoctor.facts.trials import ResultError
 from graphdoctor.views.bench import bench_view
 from graphdoctor.views.html.document import render_view_page
@@ -173,3 +173,11 @@ def test_results_stand_beside_eager_modes_own_error() -> None:
     assert "a: identical to eager mode, bit by bit" in text
     assert "b, c: " in text
     assert "d: eager mode itself gives other bits each time; dropout differs by design" in text
+
+
+def test_without_a_cold_start_the_cache_says_how_cold_it_was() -> None:
+    one = variant(cold_s=None).replace(compile_warm_s=2.0, cache=CacheUse(hits=1, misses=4, bypasses=0))
+    text = rendered(report(eager(), one).replace(measured=()))
+    assert "1 of 5 from the cache" in text
+    assert "Not measured: an empty cache (--cold), results (--check-results) and" in text
+    assert "results  " not in text

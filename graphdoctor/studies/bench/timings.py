@@ -109,11 +109,10 @@ class SideBySide:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with contextlib.ExitStack() as suppressing:
-            if error[0] is not None:
-                self.replays.cancel()
-                # The processes end as if they were interrupted; the error goes on.
-                suppressing.enter_context(contextlib.suppress(KeyboardInterrupt))
+        if error[0] is not None:
+            self.replays.cancel()
+        # Those that are cancelled end as if they were interrupted; the error goes on.
+        with contextlib.suppress(*[KeyboardInterrupt] if error[0] is not None else []):
             self._stack.close()
         shutil.rmtree(self.caches, ignore_errors=True)
 
