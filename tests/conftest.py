@@ -11,9 +11,11 @@ import functools
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from argparse import Namespace
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -182,6 +184,27 @@ def _command_folder() -> Path:
     command.write_text(f'#!/bin/sh\nexec {_commands("torch").python} {" ".join(COMMAND)} "$@"\n')
     command.chmod(0o755)
     return folder
+
+
+def interrupted(*args: object, cwd: Path, once: str) -> tuple[str, str]:
+    """What a command printed and said that gets Ctrl-C once there is a file like that; its status is right."""
+    process = subprocess.Popen(
+        command_line(*args),
+        cwd=cwd,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(cwd.glob(once)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    printed, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    return printed, said
 
 
 def run_command(

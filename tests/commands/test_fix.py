@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY, clean_environment, command_line, probe_python, run_command
+from tests.conftest import REPOSITORY, interrupted, probe_python, run_command
 from tests.fixes.corpus.measure import ask_torch
 
 pytestmark = pytest.mark.slow
@@ -343,17 +341,7 @@ def test_times_are_taken_in_turns_under_the_backend_that_decides(tmp_path):
 
 def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
     (tmp_path / "model.py").write_text(SPEAKING)
-    process = subprocess.Popen(
-        command_line("fix", "model.py"), cwd=tmp_path, env=clean_environment(),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob(".graphdoctor/*/fixes/time*/probe.jsonl")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
-    printed, said = (text.decode() for text in process.communicate(timeout=60))
-    assert process.returncode == 130
+    printed, said = interrupted("fix", "model.py", cwd=tmp_path, once=".graphdoctor/*/fixes/time*/probe.jsonl")
     assert "interrupted before everything was tried" in " ".join(printed.split())
     assert said.endswith("Interrupted. The same command tries first what was verified.\n")
     assert (tmp_path / "model.py").read_text() == SPEAKING

@@ -176,7 +176,9 @@ def test_results_stand_beside_eager_modes_own_error() -> None:
 
 
 def test_without_a_cold_start_the_cache_says_how_cold_it_was() -> None:
-    one = variant(cold_s=None).replace(compile_warm_s=2.0, cache=CacheUse(hits=1, misses=4, bypasses=0))
+    one = variant(cold_s=None, correct=None, correctness=None).replace(
+        compile_warm_s=2.0, cache=CacheUse(hits=1, misses=4, bypasses=0)
+    )
     text = rendered(report(eager(), one).replace(measured=()))
     assert "1 of 5 from the cache" in text
     assert "Not measured: an empty cache (--cold), results (--check-results) and" in text

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import pytest
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.reading import read_fact
 from tests import napping
-from tests.conftest import clean_environment, command_line, run_command, run_script
+from tests.conftest import clean_environment, interrupted, run_command, run_script
 
 pytestmark = pytest.mark.slow
 
@@ -297,17 +295,8 @@ def test_two_benches_on_a_busy_machine_do_not_contradict_each_other(tmp_path):
 
 def test_an_interrupt_is_said_and_leaves_no_process(tmp_path):
     (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
-    process = subprocess.Popen(
-        command_line(*QUICK), cwd=tmp_path, env=clean_environment(),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob(".graphdoctor/*/bench/eager-timed/probe.jsonl")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
-    printed, said = (text.decode() for text in process.communicate(timeout=60))
-    assert (process.returncode, printed) == (130, "")
+    printed, said = interrupted(*QUICK, cwd=tmp_path, once=".graphdoctor/*/bench/eager-timed/probe.jsonl")
+    assert printed == ""
     assert said.endswith("Interrupted.\n")
     begun = [path.read_text().splitlines() for path in tmp_path.rglob("probe.jsonl")]
     processes = [event["pid"] for lines in begun for event in map(json.loads, lines) if event["event"] == "process"]
