@@ -1,0 +1,69 @@
+"""``graphdoctor mcp``: the commands as tools of a coding agent."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+from typer.models import ArgumentInfo
+
+from graphdoctor.commands.app import command_of
+from graphdoctor.commands.commands import COMMANDS
+from graphdoctor.commands.options import with_options
+from graphdoctor.commands.terminal import say_serving
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import option
+from graphdoctor.trials.launch.store import Store
+from graphdoctor.views.words import first_sentence
+
+
+@with_options()
+def mcp(
+    is_read_only: bool = option(False, "Offer only what executes nothing: lint, report, rule.", flag="--read-only"),
+) -> None:
+    """Serve these commands to coding agents (Model Context Protocol).
+
+    A client starts it, and speaks on standard input and output until it closes them.
+
+    Examples:
+        graphdoctor mcp: what a client is told to start
+        graphdoctor mcp --read-only: for an agent that may not run code
+    """
+    try:
+        from graphdoctor.servers.mcp.server import Server
+        from graphdoctor.servers.mcp.tools import OFFERS
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("anyio", "mcp"):
+            raise
+        raise GraphDoctorError("The package mcp isn't installed.", hint='pip install "graphdoctor[mcp]"') from error
+    summaries = {name: text for group in COMMANDS.values() for name, text in group.items()}
+    offers = {name: offer for name, offer in OFFERS.items() if offer.executes == "nothing" or not is_read_only}
+    say_serving()
+    offered = {name: (summaries[name], list(_taken(name, offer.takes))) for name, offer in offers.items()}
+    Server(offered, _store_of).run("stdio")
+
+
+def _taken(name: str, flags: tuple[str, ...]) -> Iterator[Any]:
+    """The arguments of a command and some of its options, from what its command line is made of."""
+    from pydantic import Field
+
+    from graphdoctor.servers.mcp.tools import Parameter
+
+    for parameter in inspect.signature(command_of(name)).parameters.values():
+        if get_origin(parameter.annotation) is not Annotated:
+            continue
+        kind, told = get_args(parameter.annotation)[:2]
+        if isinstance(told, ArgumentInfo):
+            yield Parameter(parameter.name, Annotated[kind, Field(description=told.help)], parameter.default)
+        elif (flag := str(told.default).partition("/")[0]) in flags:
+            annotation = Annotated[kind, Field(description=first_sentence(told.help))]  # type: ignore[valid-type]
+            yield Parameter(flag.removeprefix("--").replace("-", "_"), annotation, parameter.default, told.default)
+
+
+def _store_of(folder: Path) -> Store:
+    from graphdoctor.commands.settings import load_settings
+
+    settings = load_settings(folder)
+    return Store(folder, keep_count=settings.keep_recordings, folder=settings.recordings)

@@ -1,0 +1,174 @@
+"""What is known of a project's files: the newest recording of each target, and a project's own rules.
+
+Comes in: a folder. Goes out: runs with their findings, by file. A recording is read once, and again if it changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.base import Fact, InvalidFactError
+from graphdoctor.facts.bench import BenchReport
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.profile import ProfiledLine, ProfileReport
+from graphdoctor.facts.reading import read_json
+from graphdoctor.facts.wording import about_time
+from graphdoctor.fixes.patch import LineMap
+from graphdoctor.probe.wire import BENCH_FILE, PROFILE_FILE
+from graphdoctor.rules.diagnosed import Needs, diagnose_recording
+from graphdoctor.rules.gate.check import Policy
+from graphdoctor.trials.launch.store import Store, made_at
+from graphdoctor.views.html.lines import AnnotatedFile, LineState, annotate
+
+_MOST = 20
+"""Recordings that are looked at, the newest first."""
+
+
+_Report = TypeVar("_Report", bound=Fact)
+
+
+@dataclass(frozen=True)
+class Home:
+    """A project: its recordings, what its findings are judged by, and its targets as people write them."""
+
+    root: Path
+    store: Store
+    policies: Mapping[str, Sequence[Policy]] = field(default_factory=lambda: {"": [Policy()]})
+    """By target, as it is configured; of a project without targets one that counts for all."""
+
+    @property
+    def every(self) -> Sequence[Policy]:
+        """The policies of all targets."""
+        return [one for policies in self.policies.values() for one in policies]
+
+    def judging(self, target: str) -> Sequence[Policy]:
+        """What a target's findings must all pass: its own policies, or all where it has none."""
+        return self.policies.get(target) or self.every
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recording as it was read; ``texts``: the files that it holds, as they were."""
+
+    diagnosis: Diagnosis
+    made_s: float
+    texts: Mapping[Path, str] = field(default_factory=dict)
+    bench: BenchReport | None = None
+    lines: tuple[ProfiledLine, ...] = ()
+    read: Callable[[], tuple[AnnotatedFile, ...]] = tuple
+
+    @functools.cached_property
+    def annotated(self) -> Mapping[Path, Mapping[int, LineState]]:
+        """Where each line of each file runs, by the line's number then."""
+        return {Path(file.file): {line.number: line.state for line in file.lines} for file in self.read()}
+
+    @property
+    def target(self) -> str:
+        """What was run."""
+        return self.diagnosis.recording.target.text or ""
+
+    @property
+    def age(self) -> str:
+        """How long ago it was and what it was, as it is said."""
+        recording = self.diagnosis.recording
+        command = "run" if recording.target.runs_itself else "explain" if recording.treatment is None else "fix"
+        return f"seen {about_time(max(time.time() - self.made_s, 0))} ago in `{command} {self.target}`"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A finding of a run, at its line in the text that an editor has now."""
+
+    finding: Finding
+    run: Run
+
+
+def moved(text: str, now: str) -> LineMap:
+    """Maps 1-based lines of a text to those of the text that became of it."""
+    return LineMap(now.encode(), text.encode())
+
+
+class Known:
+    """What the recordings of one project say."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._read: dict[tuple[Path, int], Run | None] = {}
+        self._runs: Sequence[Run] = ()
+
+    def refresh(self) -> None:
+        """Look at the recordings again."""
+        found: dict[tuple[Path, int], Run | None] = {}
+        for folder in self.home.store.newest()[:_MOST]:
+            with suppress(OSError):
+                key = folder, max(file.stat().st_mtime_ns for file in folder.iterdir() if file.is_file())
+                found[key] = self._read[key] if key in self._read else self._run(folder)
+        self._read = found
+        # What an older run of the same target said is outdated, but for what only studies measure.
+        newest: dict[tuple[str, bool, bool], Run] = {}
+        for run in filter(None, found.values()):
+            newest.setdefault((run.target, run.bench is not None, bool(run.lines)), run)
+        self._runs = tuple(newest.values())
+
+    def _run(self, folder: Path) -> Run | None:
+        from graphdoctor.trace.files import read_files
+
+        try:
+            diagnosis = diagnose_recording(folder, root=self.home.root).diagnosis
+            environment = diagnosis.recording.environment
+            sources = read_files(folder, environment) if environment else ()
+        except (GraphDoctorError, InvalidFactError, OSError, ValueError):
+            return None
+        texts = {Path(one.file): one.text for one in sources if one.text is not None and one.origin == "user"}
+        bench, profile = _study(folder / BENCH_FILE, BenchReport), _study(folder / PROFILE_FILE, ProfileReport)
+        when = made_at(folder)
+        made_s = when.timestamp() if when else folder.stat().st_mtime
+
+        def read() -> tuple[AnnotatedFile, ...]:
+            result = diagnose_recording(folder, needs=Needs(picture=True), root=self.home.root)
+            return annotate(result.diagnosis, result.picture or Picture(), self.home.root)
+
+        return Run(diagnosis, made_s, texts, bench, profile.lines if profile else (), read)
+
+    def runs_of(self, path: Path) -> Iterator[tuple[Run, str]]:
+        """The newest runs of targets that touched a file, the newest first, each with the file's text as it was."""
+        for run in self._runs:
+            if path in run.texts:
+                yield run, run.texts[path]
+
+    def seen_in(self, path: Path, now: str) -> list[Seen]:
+        """Findings in a file, at their lines in a text of it; none at lines that changed since, or that don't count."""
+        found: dict[tuple[str, int, str | None], Seen] = {}
+        for run, text in self.runs_of(path):
+            if run.bench is not None or run.lines:
+                continue
+            lines = moved(text, now)
+            for finding in run.diagnosis.findings:
+                place = finding.location
+                if self.home.root / place.file != path or lines.is_changed_after(place.line):
+                    continue
+                line = lines.to_before(place.line)
+                here = finding.replace(location=place.replace(line=line))
+                found.setdefault((finding.code, line, finding.torch_id), Seen(here, run))
+        return list(found.values())
+
+    def target_of(self, path: Path) -> str:
+        """What to run for a file: what last touched it, a configured target of it, or the file."""
+        last = next((run.target for run, _ in self.runs_of(path) if run.target), None)
+        name = str(path.relative_to(self.home.root)) if path.is_relative_to(self.home.root) else str(path)
+        configured = (target for target in self.home.policies if target.split(":")[0] == name)
+        return last or next(configured, name)
+
+
+def _study(file: Path, kind: type[_Report]) -> _Report | None:
+    with suppress(OSError, InvalidFactError):
+        return read_json(kind, file.read_bytes())
+    return None

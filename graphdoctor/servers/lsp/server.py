@@ -1,0 +1,275 @@
+"""The server on standard streams. It runs a program only when a command asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import tempfile
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.workspace import TextDocument
+
+from graphdoctor import __version__
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.rules.catalog import PAGES
+from graphdoctor.servers.child import run_command
+from graphdoctor.servers.lsp import diagnostics as shown
+from graphdoctor.servers.lsp.known import Home, Known, Seen
+from graphdoctor.servers.lsp.linter import Linter
+
+_PAUSE_S = 0.1
+"""After the last keystroke."""
+_COMMANDS = ("explain", "fix", "bench")
+
+
+class Server(LanguageServer):  # type: ignore[misc]
+    """The server.
+
+    Args:
+        home_of: The project of a file's folder.
+    """
+
+    def __init__(self, home_of: Callable[[Path], Home]) -> None:
+        notebooks = types.NotebookDocumentFilterWithCells(cells=[types.NotebookCellLanguage(language="python")])
+        super().__init__(
+            "graphdoctor",
+            __version__,
+            notebook_document_sync=types.NotebookDocumentSyncOptions(notebook_selector=[notebooks]),
+        )
+        self._home_of = home_of
+        self._known: dict[Path, Known] = {}
+        self._linter = Linter()
+        self._linted: dict[str, list[Finding]] = {}
+        self._waiting: dict[str, asyncio.Task[None]] = {}
+        self._has_hints = False
+        self._pages = tempfile.TemporaryDirectory(prefix="graphdoctor-rules-")
+        self._add_features()
+
+    def _add_features(self) -> None:
+        for name, handler in (
+            (types.INITIALIZE, self._initialize),
+            (types.TEXT_DOCUMENT_DID_OPEN, self._opened),
+            (types.TEXT_DOCUMENT_DID_CHANGE, self._changed),
+            (types.TEXT_DOCUMENT_DID_SAVE, self._saved),
+            (types.TEXT_DOCUMENT_DID_CLOSE, self._closed),
+            (types.NOTEBOOK_DOCUMENT_DID_OPEN, self._notebook_opened),
+            (types.NOTEBOOK_DOCUMENT_DID_CHANGE, self._notebook_changed),
+            (types.NOTEBOOK_DOCUMENT_DID_CLOSE, self._notebook_closed),
+            (types.TEXT_DOCUMENT_HOVER, self._hover),
+            (types.TEXT_DOCUMENT_CODE_LENS, self._lenses),
+            (types.TEXT_DOCUMENT_INLAY_HINT, self._hints),
+            (types.TEXT_DOCUMENT_CODE_ACTION, self._actions),
+            (types.SHUTDOWN, self._shut_down),
+        ):
+            # pygls marks what it is given, and methods can't be marked.
+            self.feature(name)(functools.partial(handler))
+        for name in _COMMANDS:
+            self.command(f"graphdoctor.{name}")(self._command(name))
+        self.command("graphdoctor.rule")(functools.partial(self._show_rule))
+
+    # Documents.
+
+    def _initialize(self, params: types.InitializeParams) -> None:
+        options = params.initialization_options
+        self._has_hints = isinstance(options, dict) and bool(options.get("inlayHints"))
+
+    async def _opened(self, params: types.DidOpenTextDocumentParams) -> None:
+        known = await self._known_of(self.workspace.get_text_document(params.text_document.uri))
+        await asyncio.to_thread(known.refresh)
+        await self._look(params.text_document.uri, pause_s=0)
+
+    async def _changed(self, params: types.DidChangeTextDocumentParams) -> None:
+        await self._look(params.text_document.uri, pause_s=_PAUSE_S)
+
+    async def _saved(self, params: types.DidSaveTextDocumentParams) -> None:
+        self._linter.saved()
+        document = self.workspace.get_text_document(params.text_document.uri)
+        known = await self._known_of(document)
+        # The settings may be what was saved.
+        known.home = await asyncio.to_thread(self._home_of, _folder_of(document))
+        await asyncio.to_thread(known.refresh)
+        await self._look(document.uri, pause_s=0)
+
+    def _closed(self, params: types.DidCloseTextDocumentParams) -> None:
+        self._forget(params.text_document.uri)
+
+    def _forget(self, uri: str) -> None:
+        self._linted.pop(uri, None)
+        if (waiting := self._waiting.pop(uri, None)) is not None:
+            waiting.cancel()
+        self._publish(uri, [])
+
+    async def _notebook_opened(self, params: types.DidOpenNotebookDocumentParams) -> None:
+        for cell in params.cell_text_documents:
+            await self._look(cell.uri, pause_s=0)
+
+    async def _notebook_changed(self, params: types.DidChangeNotebookDocumentParams) -> None:
+        cells = params.change.cells
+        if cells is None:
+            return
+        changed = [cell.document.uri for cell in cells.text_content or ()]
+        if (structure := cells.structure) is not None:
+            changed += [cell.uri for cell in structure.did_open or ()]
+            for cell in structure.did_close or ():
+                self._forget(cell.uri)
+        for uri in changed:
+            await self._look(uri, pause_s=_PAUSE_S)
+
+    def _notebook_closed(self, params: types.DidCloseNotebookDocumentParams) -> None:
+        for cell in params.cell_text_documents:
+            self._forget(cell.uri)
+
+    async def _shut_down(self, _params: None) -> None:
+        await self._linter.close()
+        self._pages.cleanup()
+
+    async def _look(self, uri: str, *, pause_s: float) -> None:
+        """Look at a document, unless it changes again before that."""
+        if (waiting := self._waiting.get(uri)) is not None:
+            waiting.cancel()
+        self._waiting[uri] = task = asyncio.create_task(self._checked(uri, pause_s))
+        await asyncio.wait([task])
+
+    async def _checked(self, uri: str, pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
+        document = self.workspace.get_text_document(uri)
+        known = await self._known_of(document)
+        home, text = known.home, document.source
+        report = await self._linter.lint(shown.path_of(document), text, home.root, home.every)
+        self._linted[uri] = [] if report is None else list(report.findings)
+        self._publish(uri, shown.diagnostics(document, self._linted[uri], self._seen(document, known)))
+
+    def _publish(self, uri: str, found: list[types.Diagnostic]) -> None:
+        version = self.workspace.get_text_document(uri).version if found else None
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
+
+    async def _known_of(self, document: TextDocument) -> Known:
+        """What recordings know of the project that a document belongs to."""
+        folder = _folder_of(document)
+        if folder not in self._known:
+            home = await asyncio.to_thread(self._home_of, folder)
+            same = next((one for one in self._known.values() if one.home.root == home.root), None)
+            self._known[folder] = same or Known(home)
+            if same is None:
+                await asyncio.to_thread(self._known[folder].refresh)
+        return self._known[folder]
+
+    @staticmethod
+    def _seen(document: TextDocument, known: Known) -> list[Seen]:
+        return shown.counting(known.seen_in(shown.path_of(document), document.source), document.source, known.home)
+
+    # What is asked about a document.
+
+    async def _hover(self, params: types.HoverParams) -> types.Hover | None:
+        document = self.workspace.get_text_document(params.text_document.uri)
+        known = await self._known_of(document)
+        seen = self._seen(document, known)
+        # The first time, where lines run is read from all of a recording.
+        text = await asyncio.to_thread(shown.hover, document, known, params.position.line + 1, seen)
+        return None if text is None else types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text))
+
+    async def _lenses(self, params: types.CodeLensParams) -> list[types.CodeLens]:
+        document = self.workspace.get_text_document(params.text_document.uri)
+        known = await self._known_of(document)
+        return [
+            types.CodeLens(_line(line - 1), types.Command(title, f"graphdoctor.{name}", arguments=[document.uri]))
+            for line, told in shown.lenses(document, known)
+            for title, name in ((told, "explain"), *((f"Run {name}", name) for name in _COMMANDS if name != "explain"))
+        ]
+
+    async def _hints(self, params: types.InlayHintParams) -> list[types.InlayHint]:
+        document = self.workspace.get_text_document(params.text_document.uri)
+        if not self._has_hints:
+            return []
+        known, lines = await self._known_of(document), document.lines
+        units = document.position_codec.client_num_units
+        return [
+            types.InlayHint(types.Position(at - 1, units(lines[at - 1].rstrip("\r\n"))), text, padding_left=True)
+            for at, text in shown.line_times(document, known)
+            if at <= len(lines)
+        ]
+
+    async def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
+        document = self.workspace.get_text_document(params.text_document.uri)
+        known = await self._known_of(document)
+        seen = self._seen(document, known)
+        found: list[types.CodeAction] = []
+        rest: list[types.CodeAction] = []
+        for finding in (*(one.finding for one in seen), *self._linted.get(document.uri, ())):
+            line = finding.location.line - 1
+            if not params.range.start.line <= line <= params.range.end.line or line >= len(document.lines):
+                continue
+            found += [
+                types.CodeAction(title, types.CodeActionKind.QuickFix, edit=edit, is_preferred=is_verified)
+                for title, is_verified, edit in shown.fix_edits(finding, document, known.home.root)
+            ]
+            ignore = types.CodeAction(f"Ignore {finding.code} here", types.CodeActionKind.QuickFix)
+            ignore.edit = shown.ignore_edit(document, line, finding.code)
+            page = types.Command(f"Open the page of {finding.code}", "graphdoctor.rule", arguments=[finding.code])
+            rest += [ignore, types.CodeAction(page.title, types.CodeActionKind.Empty, command=page)]
+        titles: dict[str, types.CodeAction] = {}
+        for action in (*sorted(found, key=lambda one: not one.is_preferred), *rest):
+            titles.setdefault(action.title, action)
+        return list(titles.values())
+
+    # Commands.
+
+    def _command(self, name: str) -> Callable[[Any], Any]:
+        async def run(uri: str) -> None:
+            await self._run(name, uri)
+
+        return run
+
+    async def _run(self, name: str, uri: str) -> None:
+        """Run a command for the target of a document, with progress, until the client cancels it."""
+        document = self.workspace.get_text_document(uri)
+        known = await self._known_of(document)
+        target = known.target_of(shown.path_of(document))
+        progress, token = self.work_done_progress, str(uuid.uuid4())
+        window = self.client_capabilities.window
+        if window is not None and window.work_done_progress:
+            await progress.create_async(token)
+        title = f"graphdoctor {name} {target}"
+        progress.begin(token, types.WorkDoneProgressBegin(title, cancellable=True))
+
+        async def report(seconds: float, doing: str) -> None:
+            progress.report(token, types.WorkDoneProgressReport(message=f"{doing}, {seconds:.0f} s"))
+
+        running = asyncio.create_task(run_command([name, "--format", "json", "--", target], known.home.root, report))
+        loop = asyncio.get_running_loop()
+        progress.tokens[token].add_done_callback(lambda _: loop.call_soon_threadsafe(running.cancel))
+        said = "done"
+        try:
+            status, _, printed = await running
+            said = "done" if status == 0 else next(iter(printed[-1:]), f"status {status}")
+        except asyncio.CancelledError:
+            said = "cancelled"
+        progress.end(token, types.WorkDoneProgressEnd(message=said))
+        if said not in ("done", "cancelled"):
+            self.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"{title}: {said}"))
+        await asyncio.to_thread(known.refresh)
+        for each in [uri for uri in self.workspace.text_documents if uri in self._linted]:
+            await self._look(each, pause_s=0)
+
+    def _show_rule(self, code: str) -> None:
+        """Open a rule's page."""
+        if code not in PAGES:
+            raise GraphDoctorError(f"There is no rule {code}.")
+        file = Path(self._pages.name) / f"{code}.md"
+        file.write_text(shown.rule_page(code), encoding="utf-8")
+        self.window_show_document(types.ShowDocumentParams(file.as_uri()))
+
+
+def _folder_of(document: TextDocument) -> Path:
+    folder = shown.path_of(document).parent
+    return folder if folder.is_dir() else Path.cwd()
+
+
+def _line(line: int) -> types.Range:
+    return types.Range(types.Position(line, 0), types.Position(line, 0))

@@ -1,0 +1,129 @@
+"""The server on standard streams: tools, each call a command as a child process; resources; prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
+from mcp.types import CallToolResult, ListRootsResult, Resource, TextContent
+
+from graphdoctor import __version__
+from graphdoctor.facts.reading import plain
+from graphdoctor.fixes.diffs import DiffError, changes_of
+from graphdoctor.fixes.patch import unified
+from graphdoctor.rules.catalog import PAGES
+from graphdoctor.servers.child import run_command
+from graphdoctor.servers.mcp.answers import NOTICE, Answer, content_of, read_into, safe
+from graphdoctor.servers.mcp.roots import folder_of
+from graphdoctor.servers.mcp.texts import fix_graph_breaks, skill, slow_compile
+from graphdoctor.servers.mcp.tools import OFFERS, Parameter, tool_of
+from graphdoctor.trials.launch.store import Store
+
+_MARKDOWN = "text/markdown"
+_RECORDINGS = "graphdoctor://recordings"
+Offered = tuple[str, Sequence[Parameter]]
+
+
+class Server(MCPServer):  # type: ignore[misc]
+    """The server. Calls run one at a time: two would disturb each other's times.
+
+    Args:
+        offered: By the name of a command, what it does and what it takes.
+        store_of: The recordings of a folder.
+    """
+
+    def __init__(self, offered: Mapping[str, Offered], store_of: Callable[[Path], Store]) -> None:
+        tools = [tool_of(name, *told, self.answer) for name, told in offered.items()]
+        super().__init__("graphdoctor", version=__version__, instructions=skill(), tools=tools, log_level="WARNING")
+        self._offered, self._store_of = offered, store_of
+        self._turn = anyio.Lock()
+        self._folder = Path.cwd()
+        self.resource("graphdoctor://report", mime_type=_MARKDOWN)(self.report)
+        self.resource(f"{_RECORDINGS}/{{name}}", mime_type=_MARKDOWN)(self.recording)
+        self.resource("graphdoctor://rules/{code}", mime_type=_MARKDOWN)(self.rule)
+        self.prompt(title="Find and fix the graph breaks of this model")(fix_graph_breaks)
+        self.prompt(title="Why is compile slow here?")(slow_compile)
+
+    async def list_resources(self) -> list[Resource]:
+        """The last report, and the recordings of where the last call ran, the newest first."""
+        newest = [(f"{_RECORDINGS}/{path.name}", path.name) for path in self._store.newest()]
+        recordings = [Resource(uri=uri, name=name, mime_type=_MARKDOWN) for uri, name in newest]
+        return [*await super().list_resources(), *recordings]
+
+    async def report(self) -> str:
+        """The report of the last recording."""
+        return await self._markdown()
+
+    async def recording(self, name: str) -> str:
+        """The report of a recording."""
+        if self._store.find(name) is None:
+            raise ResourceNotFoundError(f"There is no recording {name}.")
+        return await self._markdown(name)
+
+    def rule(self, code: str) -> str:
+        """A rule's page: what it finds, why it costs, what to write."""
+        if (page := PAGES.get(code)) is None:
+            raise ResourceNotFoundError(f"There is no rule {code}.")
+        return f"# {page.code} {page.name}\n\n{page.documentation()}"
+
+    @property
+    def _store(self) -> Store:
+        return self._store_of(self._folder)
+
+    async def answer(self, name: str, values: dict[str, Any], listed: ListRootsResult, ctx: Context) -> CallToolResult:
+        """Run a command for a client that has these roots."""
+        offer, uris = OFFERS[name], [str(root.uri) for root in listed.roots]
+        edit = (values.pop("patch"), values["file"]) if name == "try" else None
+        values |= {"patch": "-"}
+        given = [each for each in self._offered[name][1] if values[each.name] != each.default]
+        named = [word for each in given if each.flag is None for word in each.words(values[each.name])]
+        options = [word for each in given if each.flag is not None for word in each.words(values[each.name])]
+
+        async def report(seconds: float, doing: str) -> None:
+            await ctx.report_progress(seconds, message=f"{doing}, {seconds:.0f} s")
+
+        async with self._turn:
+            self._folder = folder_of(uris, named)
+            patch = b"" if edit is None else self._patch(*edit, uris)
+            before = self._store.newest()[:1]
+            arguments = [name, *([] if offer.kind is None else ["--format", "json"]), *options, "--", *named]
+            status, stdout, printed = await run_command(arguments, self._folder, report, patch)
+            made = [path.name for path in self._store.newest()[:1] if path not in before]
+        is_failed = status not in (0, 1)
+        answer = Answer(
+            command=f"graphdoctor {name}",
+            exit_status=status,
+            recording=next(iter(made), None),
+            report="",
+            printed=printed if is_failed else (),
+        )
+        if offer.kind is None or offer.document is None or not stdout:
+            answer = answer.replace(report=stdout.decode(errors="replace"))
+        else:
+            answer = read_into(answer, stdout, offer.kind, offer.document, self._folder, values["detail"])
+        content = [TextContent(type="text", text=text) for text in content_of(answer)]
+        return CallToolResult(content=content, structured_content=safe(plain(answer)), is_error=is_failed)
+
+    async def _markdown(self, *named: str) -> str:
+        status, stdout, printed = await run_command(["report", "--format", "markdown", "--", *named], self._folder)
+        if status:
+            raise ResourceError("\n".join(printed))
+        return f"> {NOTICE}\n\n{stdout.decode()}"
+
+    def _patch(self, patch: str, file: str | None, uris: Sequence[str]) -> bytes:
+        """An edit as a diff; what it names has to lie below the roots, too."""
+
+        def read(path: Path) -> bytes:
+            folder_of(uris, [str(path)])
+            return path.read_bytes() if path.is_file() else b""
+
+        if file is not None:
+            patch = unified(read(self._folder / file), patch.encode(), file)
+        with suppress(DiffError):  # the command says why
+            changes_of(patch, self._folder, read)
+        return patch.encode()
