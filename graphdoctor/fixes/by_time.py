@@ -133,7 +133,7 @@ class Regional:
         judged, cold = self._judged(fix, best, observed)
         self._log.note(options.finding, fix, best, number, judged=judged, after=observed, cold_compile=cold)
         place = self._log.shown_place(options.finding, best.program)
-        self._trials.eta.report(DecidedTrial(numbers[0], fix.title, ((place, judged.verdict),)))
+        self._trials.numbers.report(DecidedTrial(numbers[0], fix.title, ((place, judged.verdict),)))
         if judged.verdict != "verified":
             return None
         self._log.apply([fix], number)

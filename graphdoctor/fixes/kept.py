@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphdoctor.facts.fixes import WORKING, Treatment, TrialChoices
-from graphdoctor.facts.reading import plain, read_fact
+from graphdoctor.facts.reading import plain, read_fact, write_private
 from graphdoctor.facts.spec import Timing
 from graphdoctor.probe.wire import FIXES_FILE, META_FILE
 from graphdoctor.trace.reader import read_recording
@@ -25,7 +25,8 @@ from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_chan
 
 if TYPE_CHECKING:
     from graphdoctor.fixes.patch import FileChange
-    from graphdoctor.fixes.search import SearchResult
+    from graphdoctor.fixes.proposals import Proposer
+    from graphdoctor.fixes.search import Patch, SearchResult
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trials.launch.child import Setup
     from graphdoctor.trials.launch.request import Request
@@ -48,6 +49,7 @@ class SearchOptions:
         timeout_s: Until a trial is stopped, as with memory; None for a multiple of what the untouched program takes.
         deadline: ``time.monotonic()`` after which no further round begins; None for none.
         earlier: Diffs and snippets of fixes that worked before an interrupt; they are tried before others.
+        proposer: What is asked for edits of what is left; None for nothing.
     """
 
     selection: Selection
@@ -59,6 +61,7 @@ class SearchOptions:
     memory_bytes: int | None = None
     deadline: float | None = None
     earlier: frozenset[str] = frozenset()
+    proposer: Proposer | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -74,6 +77,7 @@ class SearchOptions:
             is_own_code_only=self.selection.is_own_code_only,
             is_unsafe_tried=self.is_unsafe_tried,
             timing=self.timing,
+            proposer=None if self.proposer is None else self.proposer.command,
         )
 
 
@@ -107,7 +111,7 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
         content = _described(_asked(request, treatment.choices), recording, result, found)
         signature = signature_of(recording, content)
         if signature is not None:
-            (recording / _FILE).write_text(json.dumps({"content": content, "signature": signature}), encoding="utf-8")
+            write_private(recording / _FILE, json.dumps({"content": content, "signature": signature}))
 
 
 def _described(asked: dict[str, Any], recording: Path, result: SearchResult, found: Surroundings | Change) -> str:
@@ -220,8 +224,15 @@ def try_fixes(
     # Not earlier: the recipes take longer to import than the recorded run takes to begin.
     from graphdoctor.fixes.search import search
 
-    treated = search(
-        request, recording, read_recording(recording), root=Path.cwd(), options=options, setup=setup, check=check
-    )
+    facts = read_recording(recording)
+    treated = search(request, recording, facts, root=Path.cwd(), options=options, setup=setup, check=check)
     keep(request, recording, treated, setup)
     return treated
+
+
+def try_patch(request: Request, recording: Path, options: SearchOptions, setup: Setup, patch: Patch) -> SearchResult:
+    """Try a patch as fixes are tried; the recording holds the answer."""
+    from graphdoctor.fixes.search import search
+
+    facts = read_recording(recording)
+    return search(request, recording, facts, root=Path.cwd(), options=options, setup=setup, patch=patch)

@@ -83,7 +83,7 @@ class TrialLog:
         place = self._place(finding, state.program)
         for reason in options.declined[:1]:
             self._declined[place] = reason
-            if not state.applied and not any(fix.edit for fix in options.fixes):
+            if not state.applied and not any(fix.edits for fix in options.fixes):
                 self.declined.setdefault(finding.fingerprint, reason)
         found = []
         for fix in options.fixes:
@@ -262,6 +262,10 @@ class TrialLog:
             message=finding.message,
             reason=self._reason(self._place(finding, program)),
         )
+
+    def why_left(self, finding: Finding, state: State) -> str:
+        """Why a finding that a state's program has is still there."""
+        return self._reason(self._place(finding, state.program))
 
     def _reason(self, place: _Place) -> str:
         declined = self._declined.get(place)

@@ -29,7 +29,12 @@ from graphdoctor.trials.replays import EqualSizes
 _ELSEWHERE = ("torch doesn't point to", "no early `return`")
 """How the reasons of recipes begin that are for something else."""
 
-_OF_ANOTHER_LINE = ("the line doesn't begin a", "no loop is around the line")
+_OF_ANOTHER_LINE = (
+    "the line doesn't begin a",
+    "the line doesn't call `",
+    "the line isn't a call",
+    "no loop is around the line",
+)
 """How the reasons of recipes begin that say nothing of this line."""
 
 _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
@@ -132,7 +137,7 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[st
                 kind="code",
                 is_safe=edit.is_safe,
                 targets=(finding.fingerprint,),
-                edit=FileChange(source.path, source.content, wrapped(source.content, edit.content, source.path)),
+                edits=(FileChange(source.path, source.content, wrapped(source.content, edit.content, source.path)),),
                 contains=not recipe.removes,
                 drops_output=edit.drops_output,
                 reached=edit.reached,

@@ -22,6 +22,8 @@ from graphdoctor.facts.fixes import FixKind, SnippetPlace, TriedFix
 from graphdoctor.facts.stack import relative
 from graphdoctor.trials.program import Program, RunChange
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
 
 @dataclass(frozen=True)
 class FileChange:
@@ -124,7 +126,22 @@ def unified(before: bytes, after: bytes, name: str) -> str:
     """An edit as a unified diff, decoded with the file's encoding; see ``unified_bytes``."""
     *head, body = unified_bytes(before, after, name).split(b"\n", 2)
     shown = [os.fsdecode(line) for line in head]
-    return "\n".join([*shown, body.decode(_encoding(after or before), "surrogateescape")])
+    return "\n".join([*shown, body.decode(encoding_of(after or before), "surrogateescape")])
+
+
+def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
+    """The parts of functions that an edit changes, as 1-based lines before it; where it only adds, the line above."""
+    try:
+        nodes = [node for node in ast.walk(ast.parse(change.before)) if isinstance(node, _FUNCTIONS)]
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    bodies = [(node.body[0].lineno, node.end_lineno or node.lineno) for node in nodes]
+    found = []
+    for hunk in _hunks(*(text.splitlines(keepends=True) for text in (change.before, change.after))):
+        first, last = (hunk.start + 1, hunk.end) if hunk.end > hunk.start else (hunk.start, hunk.start)
+        if any(start <= last and first <= end for start, end in bodies):
+            found.append((first, last))
+    return found
 
 
 def diff_text(change: FileChange, root: Path) -> str:
@@ -194,7 +211,7 @@ def _is_python(content: bytes) -> bool:
     return True
 
 
-def _encoding(content: bytes) -> str:
+def encoding_of(content: bytes) -> str:
     """The encoding that a file declares, or UTF-8 if it declares none that can decode it."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
@@ -215,7 +232,7 @@ def _path(path: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One thing that can be tried: an edit of a file as the program has it, or a change of the run.
+    """One thing that can be tried: edits of files as the program has them, or a change of the run.
 
     ``snippet`` is None for an edit of source, and if ``title`` has to do; ``contains`` is for one that contains a break
     rather than removing it; ``reached`` and ``raised`` are the lines of the file before the edit that inputs must
@@ -226,7 +243,7 @@ class Candidate:
     kind: FixKind
     is_safe: bool
     targets: tuple[str, ...] = ()
-    edit: FileChange | None = None
+    edits: tuple[FileChange, ...] = ()
     change: RunChange = field(default_factory=RunChange)
     snippet: str | None = None
     place: SnippetPlace | None = None
@@ -245,7 +262,7 @@ class Candidate:
             "kind": self.kind,
             "snippet": self.snippet,
             "snippet_place": self.place,
-            "diff": None if self.edit is None else diff_text(self.edit, root) or None,
+            "diff": "".join(diff_text(edit, root) for edit in self.edits) or None,
             "is_safe": self.is_safe,
             "code": finding.code,
             "fingerprint": finding.fingerprint,
@@ -254,7 +271,7 @@ class Candidate:
 
     def is_same(self, other: Candidate) -> bool:
         """Whether both do the same to the program."""
-        return (self.edit, self.change) == (other.edit, other.change)
+        return (self.edits, self.change) == (other.edits, other.change)
 
 
 @dataclass(frozen=True)
@@ -290,7 +307,7 @@ def with_fixes(program: Program, fixes: Sequence[Candidate]) -> Program:
 def without(program: Program, fix: Candidate, others: Sequence[Candidate]) -> Program | None:
     """A program that has a fix and others, without that one; None if another one changed the same lines later."""
     content = dict(program.content)
-    if (edit := fix.edit) is not None:
+    for edit in fix.edits:
         content[edit.path], chosen = merged(edit.after, [edit.before, content[edit.path]])
         if len(chosen) < 2:
             return None
@@ -303,8 +320,8 @@ def without(program: Program, fix: Candidate, others: Sequence[Candidate]) -> Pr
 def _by_file(fixes: Sequence[Candidate]) -> list[list[tuple[Candidate, FileChange]]]:
     found: dict[Path, list[tuple[Candidate, FileChange]]] = {}
     for fix in fixes:
-        if fix.edit is not None:
-            found.setdefault(fix.edit.path, []).append((fix, fix.edit))
+        for edit in fix.edits:
+            found.setdefault(edit.path, []).append((fix, edit))
     return list(found.values())
 
 

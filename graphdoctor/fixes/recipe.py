@@ -35,6 +35,7 @@ class Edit:
     content: bytes
     is_safe: bool = False
     drops_output: bool = False
+    """Whether it may write less text, or raise another exception, where that is said."""
     reached: tuple[int, ...] = ()
     """The lines that inputs must reach for a trial to prove anything; none if any call will do."""
     raised: int | None = None

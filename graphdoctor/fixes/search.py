@@ -15,18 +15,21 @@ from pathlib import Path
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import WORKING, Treatment, UntriedCause, Verdict
+from graphdoctor.facts.fixes import WORKING, Treatment, TriedPatch, UntriedCause, Verdict
 from graphdoctor.facts.progress import DecidedTrial
+from graphdoctor.facts.proposals import FailedProposal
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
+from graphdoctor.fixes.diffs import DiffError
 from graphdoctor.fixes.entry_file import with_settings
 from graphdoctor.fixes.kept import SearchOptions
 from graphdoctor.fixes.log import TrialLog, gone
-from graphdoctor.fixes.options import Sources, options_for
+from graphdoctor.fixes.options import Sources, options_for, treated_findings
 from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, diff_text, with_fixes
-from graphdoctor.fixes.trials import INDUCTOR, Check, Eta, State, Trials, UserBackend
+from graphdoctor.fixes.proposals import Proposer, edit_request
+from graphdoctor.fixes.trials import INDUCTOR, Check, Numbers, State, Trials, UserBackend
 from graphdoctor.fixes.verdicts import (
     BREAK,
     REPEATED_BLOCKS,
@@ -34,6 +37,7 @@ from graphdoctor.fixes.verdicts import (
     Judgment,
     Score,
     is_less_compiled,
+    judge_patch,
     made_worse,
     score,
 )
@@ -72,6 +76,14 @@ _Tried = tuple[_Trial, Observed]
 
 
 @dataclass(frozen=True)
+class Patch:
+    """Edits that somebody wrote, and what they were read from."""
+
+    name: str
+    changes: tuple[FileChange, ...]
+
+
+@dataclass(frozen=True)
 class SearchResult:
     """The results."""
 
@@ -90,19 +102,20 @@ def search(
     options: SearchOptions,
     setup: Setup,
     check: Callable[[Sequence[FileChange]], None] | None = None,
+    patch: Patch | None = None,
 ) -> SearchResult:
-    """Try fixes for the findings of a recorded run; the trials' recordings go below its folder.
+    """Try fixes for the findings of a recorded run, or a patch; the trials' recordings go below its folder.
 
     ``check`` is called before any trial with the edits that can be tried; an exception from it ends the treatment.
     """
     setup = replace(setup, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes)
     replays = Replays(request, folder / FOLDER, setup)
     jobs = options.jobs or _default_jobs(request, recording)
-    eta = Eta(jobs, setup.on_trial)
-    trials = Trials(replays, root, jobs, request.spec.backend, setup.on_phase, eta)
+    numbers = Numbers(setup.on_phase, setup.on_trial)
+    trials = Trials(replays, root, jobs, request.spec.backend, setup.on_phase, numbers)
     rounds = _Rounds(trials, options)
     try:
-        treated = rounds.so_far = rounds.run(recording, check)
+        treated = rounds.so_far = rounds.run(recording, check) if patch is None else rounds.run_patch(recording, patch)
         return treated
     except KeyboardInterrupt:
         replays.cancel()
@@ -142,7 +155,8 @@ class _Rounds:
         """Run the rounds; if an interrupt ends them, ``so_far`` holds the results until then."""
         base = State(Program(), self._trials.observe(recording))
         self._repeated = regional_options(base.observed, self._options.selection)
-        if not self._options_for(base) and self._repeated is None:
+        options_of_base = self._options_for(base)
+        if not options_of_base and self._repeated is None:
             return self._treated(base, base)
         if recording.exit.reason != "finished":
             self._trials.notes.append("the recorded run didn't finish, so nothing was tried")
@@ -150,17 +164,12 @@ class _Rounds:
         if not self._options.is_tried:
             return self._suggested(base, "not_requested")
         found = self._open(base)
-        if not found and self._repeated is None:
+        is_asked = self._options.proposer is not None and treated_findings(base.observed, self._options.selection)
+        if not found and self._repeated is None and not is_asked:
             return self._treated(base, base)
         if check is not None:
-            fixes = [fix for options in found for fix in options.fixes]
-            edits = [fix.edit for fix in fixes if fix.edit is not None]
-            entry = self._entry_file(recording) if any(fix.kind == "config" for fix in fixes) else None
-            if entry is not None:
-                content = entry.read_bytes()
-                edits.append(FileChange(entry, content, content))
-            check(edits)
-        wanted = {options.finding.fingerprint for options in found}
+            check(self._writable([fix for options in found for fix in options.fixes], recording))
+        wanted = {options.finding.fingerprint for options in (options_of_base if is_asked else found)}
         has_inductor = self._options.is_timed or self._trials.backend == INDUCTOR
         self._trials.replays.prepare(INDUCTOR if has_inductor else EAGER)
         untouched = self._trials.run_untouched(base.observed, wanted)
@@ -182,8 +191,8 @@ class _Rounds:
                     break
                 start = self._without_failing(untouched, best) or self._without_moved(untouched, best)
             best = self._contained(best)
-            self._trials.eta.is_open = False
             best = self._last = self._without_slow(untouched, best)
+            best = self._last = self._proposed(best)
             if self._repeated is not None:
                 best = self._regional.tried(self._repeated, best, self._number + 1) or best
             if self._options.is_timed and best.applied:
@@ -195,6 +204,15 @@ class _Rounds:
             treatment = so_far.treatment.replace(is_interrupted=True)
             self.so_far = replace(so_far, treatment=treatment)
             raise
+
+    def _writable(self, fixes: Sequence[Candidate], recording: Recording) -> list[FileChange]:
+        """What would be written of fixes: their edits, and for settings the file that the program starts with."""
+        edits = [edit for fix in fixes for edit in fix.edits]
+        entry = self._entry_file(recording) if any(fix.kind == "config" for fix in fixes) else None
+        if entry is not None:
+            content = entry.read_bytes()
+            edits.append(FileChange(entry, content, content))
+        return edits
 
     def _from(self, start: State) -> tuple[State, bool]:
         """Run rounds from a state until no more fixes work; the best state on the way, and whether any fix worked.
@@ -233,7 +251,7 @@ class _Rounds:
         doubtful = [fix for fix, before in reversed(best.applied) if before != last or self._log.is_doubled(fix)]
         if doubtful:
             self._trials.on_phase("trying what is needed of the verified fixes")
-        for fix in sorted(doubtful, key=lambda fix: fix.edit is not None):
+        for fix in sorted(doubtful, key=lambda fix: bool(fix.edits)):
             if self._is_exhausted:
                 break
             pruned = self._trials.run_without(fix, best, f"{self._number}-without-{next(self._leaving_out)}")
@@ -266,8 +284,7 @@ class _Rounds:
     def _is_new(self, fix: Candidate) -> bool:
         """Whether a fix isn't known to have worked before an interrupt."""
         earlier = self._options.earlier
-        shown = fix.snippet if fix.edit is None else diff_text(fix.edit, self._trials.root)
-        return not earlier or shown not in earlier
+        return not earlier or (self._diff(fix.edits) or fix.snippet) not in earlier
 
     @property
     def _is_bounded(self) -> bool:
@@ -341,7 +358,7 @@ class _Rounds:
         places = [self._log.shown_place(finding, state.program) for finding in trial.findings]
         backend = self._trials.trial_backend if self._backend.is_another else None
         pairs = tuple(zip(places, verdicts, strict=True))
-        self._trials.eta.report(DecidedTrial(trial.number, trial.fix.title, pairs, backend))
+        self._trials.numbers.report(DecidedTrial(trial.number, trial.fix.title, pairs, backend))
 
     def _counted(self, finding: Finding, trial: _Trial, state: State, observed: Observed) -> Judgment:
         """What counts tell of a trial; to contain a break is for the end, unless the fix removes another one."""
@@ -517,6 +534,126 @@ class _Rounds:
         self._log.take_back(fixes, verdict, reason)
         return start
 
+    # Edits that others wrote.
+
+    def _proposed(self, best: State) -> State:
+        """The best program with edits that the proposer wrote for what is left, and what more rounds make of it."""
+        proposer, asked = self._options.proposer, set[str]()
+        while proposer is not None:
+            left = treated_findings(best.observed, self._options.selection)
+            finding = next((one for one in left if one.fingerprint not in asked), None)
+            if finding is None or self._is_exhausted:
+                break
+            asked.add(finding.fingerprint)
+            found = self._proposed_for(finding, best, proposer)
+            if found is not None:
+                best = self._last = self._pruned(self._from(found)[0])
+        return best
+
+    def _proposed_for(self, finding: Finding, state: State, proposer: Proposer) -> State | None:
+        place, texts = self._log.shown_place(finding, state.program), self._trials.texts_of(state.program)
+        request = edit_request(
+            state.observed.diagnosis, finding, self._trials.root, texts.__getitem__, self._log.why_left(finding, state)
+        )
+        sent = {self._trials.root / one.file for one in request.functions}
+        if not sent:
+            self._trials.notes.append(f"nothing was proposed for {place}: none of your own functions leads to it")
+            return None
+        failed = list[FailedProposal]()
+        for number in range(1, proposer.rounds + 1):
+            self._trials.on_phase(f"asking {proposer.command} about {place}, round {number} of {proposer.rounds}")
+            asked = request.replace(round=number, rounds=proposer.rounds, earlier=tuple(failed))
+            try:
+                changes = proposer.ask(asked, self._trials.root, {path: texts[path] for path in sent})
+            except DiffError as error:
+                failed.append(FailedProposal(diff=None, verdict="failed", reason=error.reason))
+                continue
+            title = f"Proposed by {proposer.command}{f', try {number}' if number > 1 else ''}"
+            fix = Candidate(title, "code", is_safe=False, targets=(finding.fingerprint,), edits=changes)
+            for change in changes:
+                self._trials.originals.setdefault(change.path, change.before)
+            self._number += 1
+            trial = _Trial(fix, [finding])
+            [observed] = self._try([trial], state, f"{self._number}.proposed")
+            judged = self._held(self._judged(finding, trial, state, observed), fix, state)
+            self._log.note(finding, fix, state, self._number, judged=judged, after=observed)
+            if judged.verdict in WORKING:
+                self._log.apply([fix], self._number)
+                return state.joined(
+                    [fix], observed, mended_count=1, is_outweighed=not self._outweighed.isdisjoint([fix])
+                )
+            attacked = attacked_in(observed.recording)
+            worst = attacked and attacked.worst
+            failed.append(
+                FailedProposal(
+                    diff=self._diff(changes),
+                    verdict=judged.verdict,
+                    reason=judged.reason or judged.verdict,
+                    repeat=worst.code if worst else None,
+                )
+            )
+        self._trials.notes.append(f"{proposer.command} proposed nothing for {place} that holds: {failed[-1].reason}")
+        return None
+
+    def _held(self, judged: Judgment, fix: Candidate, state: State) -> Judgment:
+        """What a trial means once the user's backend and the clock were asked, too."""
+        if judged.verdict not in WORKING:
+            return judged
+        program = with_fixes(state.program, (fix,))
+        if self._backend.is_another:
+            check = self._backend.check(program, drops_output=state.drops_output)
+            if check.verdict != "verified":
+                reason = f"under {self._backend.name}: {check.reason}"
+                return replace(judged, verdict=check.verdict, reason=reason)
+        if self._options.is_timed and (change := self._trials.confirmed(state.program, program, plainly_slower)):
+            return replace(judged, verdict="makes it worse", reason=f"with it, the steady call is {change}")
+        return judged
+
+    def run_patch(self, recording: Recording, patch: Patch) -> SearchResult:
+        """Try a patch in place of fixes."""
+        base = State(Program(), self._trials.observe(recording))
+        self._trials.originals.update((change.path, change.before) for change in patch.changes)
+        fix = Candidate(f"Apply {patch.name}", "code", is_safe=False, edits=patch.changes)
+        told = TriedPatch(name=patch.name, verdict="unproven")
+        if recording.exit.reason != "finished":
+            return self._of_patch(base, base, told.replace(reason="the run without it didn't finish"), fix)
+        self._trials.replays.prepare(INDUCTOR if self._trials.backend == INDUCTOR else EAGER)
+        wanted = {found.fingerprint for found in treated_findings(base.observed, self._options.selection)}
+        untouched = self._last = self._trials.run_untouched(base.observed, wanted)
+        if untouched is None:
+            return self._of_patch(base, base, told.replace(reason=self._trials.notes.pop()), fix)
+        [observed] = self._trials.run_each([fix], untouched, "patch")
+        after = untouched.joined([fix], observed, mended_count=0, is_outweighed=False)
+        judged = judge_patch(
+            untouched.observed, observed, self._trials.reference, sites=self._trials.sites(untouched, after)
+        )
+        is_held = judged.verdict == "verified" or judged.if_faster
+        held = self._held(replace(judged, verdict="verified"), fix, untouched) if is_held else judged
+        if held.verdict != "verified":
+            judged = held
+        elif judged.if_faster and self._options.is_timed:
+            gain = self._trials.confirmed(Program(), after.program, faster)
+            judged = judged if gain is None else replace(judged, verdict=judged.if_faster, reason=None)
+        not_run = self._trials.lines_not_run(fix)
+        if judged.verdict in WORKING and not_run.is_all:
+            judged = replace(judged, verdict="unproven", reason=f"no input that was tried runs {not_run.places[0]}")
+        told = told.replace(
+            verdict=judged.verdict,
+            reason=judged.reason,
+            after=observed.measures if observed.recording.exit.reason == "finished" else None,
+            sites_gone=judged.gone,
+            sites_new=judged.new,
+            lines_not_run=not_run.places,
+            compared=compared_with_eager(observed.recording),
+            attacked=attacked_in(observed.recording),
+            recording=observed.name,
+        )
+        return self._of_patch(untouched, after if judged.verdict in WORKING else untouched, told, fix)
+
+    def _of_patch(self, untouched: State, best: State, told: TriedPatch, fix: Candidate) -> SearchResult:
+        result = self._treated(untouched, best)
+        return replace(result, treatment=result.treatment.replace(patch=told, diff=self._diff(fix.edits)))
+
     # Results.
 
     def _suggested(self, base: State, cause: UntriedCause) -> SearchResult:
@@ -526,7 +663,7 @@ class _Rounds:
             fixes = self._log.open(options, base, 1, is_unsafe_tried=self._options.is_unsafe_tried)
             for fix in fixes:
                 self._log.note_untried(options.finding, fix, base, 1, cause)
-            edits += [fix for fix in fixes if fix.edit is not None][:1]
+            edits += [fix for fix in fixes if fix.edits][:1]
         if self._repeated is not None:
             for fix in self._repeated.fixes:
                 self._log.note_untried(self._repeated.finding, fix, base, 1, cause)

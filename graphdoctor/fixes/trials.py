@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Literal
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Location
 from graphdoctor.facts.fixes import WORKING, PairedTime, SnippetPlace, Verdict
-from graphdoctor.facts.progress import TimedPrograms, TrialCounts, TrialEvent
+from graphdoctor.facts.progress import TimedPrograms, TrialEvent
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.sums import whole_sum
+from graphdoctor.facts.stack import relative
 from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.facts.wording import kind_text
-from graphdoctor.fixes.patch import Candidate, LineMap, with_fixes, without
+from graphdoctor.fixes.patch import Candidate, LineMap, changed_in_functions, with_fixes, without
 from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost, score
 from graphdoctor.trials.judge import Observed, Untouched, clause, compared_with_eager, differences_of
 from graphdoctor.trials.program import Program
@@ -30,75 +27,30 @@ from graphdoctor.trials.replays import EAGER, EqualSizes, Replays, RoundingNames
 from graphdoctor.trials.timing import is_plain, time_pair
 
 
-@dataclass
-class _Work:
-    planned: int = 0
-    begun: int = 0
-    took_s: list[float] = field(default_factory=list)
+class Numbers:
+    """Numbers trials and timings; more can always come, because a fix can uncover the next break."""
 
-    def left_s(self, jobs: int) -> float | None:
-        """Seconds until all are finished; None until one is."""
-        left = self.planned - len(self.took_s)
-        if not left:
-            return 0.0
-        return left * fmean(self.took_s) / min(jobs, left) if self.took_s else None
-
-
-class Eta:
-    """How far the trials are."""
-
-    def __init__(
-        self, jobs: int, on_event: Callable[[TrialEvent], None], *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._jobs = jobs
-        self.report = on_event
-        self._clock = clock
+    def __init__(self, on_phase: Callable[[str], None], on_event: Callable[[TrialEvent], None]) -> None:
+        self._on_phase, self.report = on_phase, on_event
         self._lock = threading.Lock()
-        self._trials = _Work()
-        # What timing takes is mostly compiling, so one backend says nothing of another.
-        self._timings: defaultdict[str, _Work] = defaultdict(_Work)
-        self.is_open = True
-        """Whether more trials are expected."""
+        self._planned = self._trials = self._timings = 0
 
     def plan_trials(self, count: int) -> int:
-        """Note trials that are certain to be made; the number of the first."""
-        self.is_open = True
-        self._trials.planned += count
-        return self._trials.planned - count + 1
+        """Number trials; the number of the first."""
+        self._planned += count
+        return self._planned - count + 1
 
-    def plan_timings(self, backends: Iterable[str]) -> None:
-        """Note timings that are certain to be made."""
-        for backend in backends:
-            self._timings[backend].planned += 1
-
-    @contextlib.contextmanager
-    def running(self, backend: str | None = None) -> Iterator[int]:
-        """While a trial runs, or two programs are timed under a backend; how many have begun."""
-        work = self._trials if backend is None else self._timings[backend]
-        began_s = self._clock()
+    def begin_trial(self) -> None:
+        """A trial begins; several run at once, and end in any order."""
         with self._lock:
-            work.begun += 1
-            counts = self._report()
-        try:
-            yield counts.trial if backend is None else counts.timing
-        finally:
-            with self._lock:
-                work.took_s.append(self._clock() - began_s)
-                self._report()
+            self._trials += 1
+            self._on_phase(f"trial {self._trials}")
 
-    def _report(self) -> TrialCounts:
-        # Under the lock, so that counts never come after later ones.
-        timings = self._timings.values()
-        counts = TrialCounts(
-            trial=self._trials.begun,
-            trials=self._trials.planned,
-            timing=sum(work.begun for work in timings),
-            timings=sum(work.planned for work in timings),
-            left_s=whole_sum((self._trials.left_s(self._jobs), *(work.left_s(1) for work in timings))),
-            is_open=self.is_open,
-        )
-        self.report(counts)
-        return counts
+    def begin_timing(self, backend: str) -> int:
+        """Two programs are being timed under a backend; the timing's number."""
+        self._timings += 1
+        self._on_phase(f"timing {self._timings} under {backend}")
+        return self._timings
 
 
 AGAIN = "-again"
@@ -202,7 +154,7 @@ class Trials:
     jobs: int
     backend: str
     on_phase: Callable[[str], None]
-    eta: Eta
+    numbers: Numbers
     originals: dict[Path, bytes] = field(default_factory=dict)
     reference: Untouched = field(default_factory=Untouched)
     notes: list[str] = field(default_factory=list)
@@ -330,14 +282,14 @@ class Trials:
         on_done: Callable[[int, int, Observed], None] | None = None,
     ) -> list[Observed]:
         """Run the program of a state with each of several fixes alone, in parallel."""
-        first = self.eta.plan_trials(len(fixes))
+        first = self.numbers.plan_trials(len(fixes))
 
         def run(index: int) -> Observed:
             fix = fixes[index]
             drops_output = fix.drops_output or state.drops_output
             program = with_fixes(state.program, (fix,))
-            with self.eta.running():
-                observed = self._run(program, f"{label}-{index + 1}", drops_output=drops_output)
+            self.numbers.begin_trial()
+            observed = self._run(program, f"{label}-{index + 1}", drops_output=drops_output)
             if on_done is not None:
                 on_done(index, first + index, observed)
             return observed
@@ -416,10 +368,10 @@ class Trials:
 
     def judge(self, finding: Finding, fix: Candidate, state: State, after: Observed) -> Judgment:
         """Judge what a fix did to a finding of a state's program."""
-        edit = fix.edit
         judged = self._judged(finding, fix, state, after)
-        if judged.verdict not in WORKING or edit is None:
+        if judged.verdict not in WORKING or not fix.edits:
             return judged
+        edit = fix.edits[0]
         lines = LineMap(self.originals.get(edit.path, edit.before), edit.before)
         needed: tuple[tuple[int | None, Literal["reached", "raised"], str], ...] = (
             *((line, "reached", "reaches") for line in fix.reached),
@@ -434,11 +386,10 @@ class Trials:
         return judged
 
     def _judged(self, finding: Finding, fix: Candidate, state: State, after: Observed) -> Judgment:
-        edit = fix.edit
         sites = SiteChange.between(
             state.observed.diagnosis,
             after.diagnosis,
-            maps={} if edit is None else {edit.path: LineMap(edit.before, edit.after)},
+            maps={edit.path: LineMap(edit.before, edit.after) for edit in fix.edits},
             texts=self._texts(with_fixes(state.program, (fix,))),
             root=self.root,
         )
@@ -465,6 +416,22 @@ class Trials:
 
     def _texts(self, program: Program) -> dict[Path, bytes]:
         return {**self.originals, **program.content}
+
+    def texts_of(self, program: Program) -> Mapping[Path, bytes]:
+        """The files of a program; one that was never looked at is read from disk."""
+        return _Texts(self._texts(program))
+
+    def lines_not_run(self, fix: Candidate) -> NotRun:
+        """What an edit of the untouched program changes in functions, without what the calls or other inputs run."""
+        run = self.replays.lines(self._untouched_name, "reached")
+        parts = [(edit.path, *part) for edit in fix.edits for part in changed_in_functions(edit)] if run else []
+        missed = [
+            (path, first)
+            for path, first, last in parts
+            if not any((str(path), line) in run for line in range(first, last + 1))
+        ]
+        places = tuple(f"{relative(str(path), self.root)}:{line}" for path, line in missed)
+        return NotRun(places, is_all=bool(missed) and len(missed) == len(parts))
 
     def original_line(self, program: Program, location: Location) -> int:
         """The line of the untouched program that a location in an edited one was before."""
@@ -529,17 +496,31 @@ class Trials:
     def _time(self, pair: _TimedPair, backend: str) -> PairedTime | None:
         if pair.times[backend] is not None or backend in pair.failed:
             return pair.times[backend]
-        self.eta.plan_timings([backend])
-        with self.eta.running(backend) as number:
-            times = time_pair(self.replays, pair.before, pair.after, pair.name, backend=backend)
+        number = self.numbers.begin_timing(backend)
+        times = time_pair(self.replays, pair.before, pair.after, pair.name, backend=backend)
         if isinstance(times, str):
             pair.failed.add(backend)
             self.notes.append(f"not timed under {backend}: {times}")
-            self.eta.report(TimedPrograms(number, backend, None, times))
+            self.numbers.report(TimedPrograms(number, backend, None, times))
         else:
             pair.times[backend] = times
-            self.eta.report(TimedPrograms(number, backend, times))
+            self.numbers.report(TimedPrograms(number, backend, times))
         return pair.times[backend]
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """Where an edit changes lines that nothing ran; ``is_all``: nothing ran any that it changes in functions."""
+
+    places: tuple[str, ...]
+    is_all: bool
+
+
+class _Texts(dict[Path, bytes]):
+    """Files by their paths, those on disk too."""
+
+    def __missing__(self, path: Path) -> bytes:
+        return path.read_bytes()
 
 
 @dataclass(frozen=True)

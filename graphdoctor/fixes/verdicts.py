@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.facts.counts import Counts
@@ -192,6 +192,9 @@ def _parts(statement: ast.stmt) -> tuple[set[int], set[str], set[str]]:
 
 _COVERAGE_NOISE = 0.005
 
+_DECIDED: frozenset[Verdict] = frozenset({"failed", "changes results", "makes it worse"})
+"""Verdicts on results and limits that no effect on a finding changes."""
+
 
 @dataclass(frozen=True)
 class Judgment:
@@ -216,27 +219,54 @@ def judge(
     drops_output: bool,
 ) -> Judgment:
     """Judge what a fix did to a finding."""
+    whole = _whole(before, after, reference, sites=sites, drops_output=drops_output)
+    if whole.verdict in _DECIDED:
+        return whole
+    was, now = before.measures, after.measures
+    effect, left = _effect(target, before, after, sites, contains=contains)
+    if effect not in WORKING:
+        is_step = effect == "moved" and whole.verdict == "verified"
+        instead = tuple(found.fingerprint for found in sites.replacements(target)) if is_step else ()
+        return replace(whole, verdict=effect, reason=left, instead=instead)
+    if (loss := lost(was, now)) is not None:
+        if_faster = effect if whole.verdict == "verified" else None
+        return replace(whole, verdict="makes it worse", reason=f"the finding is gone, but {loss}", if_faster=if_faster)
+    reasons = [text for text in (left, whole.reason) if text]
+    verdict = effect if whole.verdict == "verified" else whole.verdict
+    return replace(whole, verdict=verdict, reason="; ".join(reasons) or None)
+
+
+def judge_patch(before: Observed, after: Observed, reference: Untouched, *, sites: SiteChange) -> Judgment:
+    """Judge what an edit did to a program as a whole, whatever finding it is for.
+
+    ``if_faster`` is what it is if the call is faster with it.
+    """
+    whole = _whole(before, after, reference, sites=sites, drops_output=False)
+    if whole.verdict != "verified":
+        return whole
+    was, now = before.measures, after.measures
+    if (loss := lost(was, now)) is not None:
+        return replace(whole, verdict="makes it worse", reason=loss, if_faster="verified")
+    if score(now, mended_count=0, is_outweighed=False) < score(was, mended_count=0, is_outweighed=False):
+        return whole
+    moved = f"it breaks at {', '.join(whole.new)} instead" if whole.new else None
+    reason = "; ".join(filter(None, (moved or "nothing that torch compiles is better", whole.reason)))
+    return replace(whole, verdict="moved" if moved else "no effect", reason=reason, if_faster="verified")
+
+
+def _whole(
+    before: Observed, after: Observed, reference: Untouched, *, sites: SiteChange, drops_output: bool
+) -> Judgment:
+    """What a trial means whatever its edit is for: ``verified`` if the results are the same."""
     if after.recording.exit.reason != "finished":
         return Judgment("failed", clause(after.recording.exit.message))
     known = differences_of(before.recording)
     verdict, reason = reference.judge(after.recording, drops_output=drops_output, known=known)
     gone = tuple(found.site for key, found in sites.before.items() if key not in sites.after)
     new = tuple(found.site for found in sites.new.values())
-    if verdict == "changes results":
-        return Judgment(verdict, reason, gone, new)
-    was, now = before.measures, after.measures
-    if now.frames_over_limit > was.frames_over_limit:
+    if verdict != "changes results" and after.measures.frames_over_limit > before.measures.frames_over_limit:
         return Judgment("makes it worse", "a function hits its recompile limit with it", gone, new)
-    effect, left = _effect(target, before, after, sites, contains=contains)
-    if effect not in WORKING:
-        is_step = effect == "moved" and verdict == "verified"
-        instead = tuple(found.fingerprint for found in sites.replacements(target)) if is_step else ()
-        return Judgment(effect, left, gone, new, instead=instead)
-    if (loss := lost(was, now)) is not None:
-        if_faster = effect if verdict == "verified" else None
-        return Judgment("makes it worse", f"the finding is gone, but {loss}", gone, new, if_faster)
-    reasons = [text for text in (left, reason) if text]
-    return Judgment(effect if verdict == "verified" else verdict, "; ".join(reasons) or None, gone, new)
+    return Judgment(verdict, reason, gone, new)
 
 
 def _effect(

@@ -30,9 +30,11 @@ _Score = tuple[int, int]
 
 def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatIf | None:
     """Try the remedies for the recompiles of a recorded run, also for the recording; None if nothing recompiled."""
-    found = recompile_fixes(read_recording(folder))
+    recorded = read_recording(folder)
+    found = recompile_fixes(recorded)
     if found is None:
         return None
+    frames = {compile_.frame_id for compile_ in recorded.compiles if compile_.outcome == "compiled"}
     combined, skipped = found.combined(_MAX_TRIALS)
     trials: list[Together] = [(), *combined]
     on_phase = setup.on_phase
@@ -42,13 +44,13 @@ def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatI
         name = " with ".join(fix.name for fix in trial) or "unchanged"
         on_phase(f"trial {number + 1} of {len(trials)}: {name}")
         program, references = Program(change=joined_change(trial)), {EAGER: EAGER}
-        return _result(trial, replays.replay(program, str(number), references=references, is_timed=True))
+        return _result(trial, replays.replay(program, str(number), references=references))
 
     with Replays(request, folder / FOLDER, setup) as replays:
         on_phase("replaying without torch.compile")
         replays.replay(Program(), EAGER, is_eager=True)
         results = replays.in_parallel(run, range(len(trials)), jobs=jobs)
-    answer = _answer(list(zip(trials, results, strict=True)), found, skipped)
+    answer = _answer(list(zip(trials, results, strict=True)), found, skipped, frames=len(frames))
     write_fact(answer, folder / WHAT_IF_FILE)
     return answer
 
@@ -69,7 +71,6 @@ def _result(trial: Together, recording: Recording) -> TrialResult:
         frames_over_limit=len(limits) + uncounted if is_whole else None,
         compile_s=sum(times) if is_whole and (times or not recording.compiles) else None,
         calls_s=sum(calls) if calls and is_whole else None,
-        steady_us=replay.steady_us if replay else None,
         outputs=replay.outputs if replay else "not_compared",
         largest_difference=worst.largest if worst else None,
         where=worst.where if worst else eager.note if eager else "eager mode returned no outputs",
@@ -88,10 +89,11 @@ def _described(fix: Candidate) -> Remedy:
     )
 
 
-def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int, float]:
-    """Failed last, then different results, then the limit, then compiles, then how much has to change, then time.
+def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int]:
+    """Failed last, then different results, then the limit, then compiles, then how much has to change.
 
-    Warming up moves compiles to where they aren't counted, so it comes after remedies that save them.
+    Times differ between two runs, so the rest stays in the order of the trials. Warming up moves compiles to where they
+    aren't counted, so it comes after remedies that save them.
     """
     fixes, result = trial
     return (
@@ -101,21 +103,13 @@ def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int, float]:
         joined_change(fixes).warm_up,
         result.compiles or 0,
         len(result.remedies),
-        result.calls_s or 0.0,
     )
 
 
-def _answer(trials: Sequence[_Trial], found: RecompileFixes, skipped: int) -> WhatIf:
+def _answer(trials: Sequence[_Trial], found: RecompileFixes, skipped: int, *, frames: int) -> WhatIf:
     ranked = sorted(trials, key=_rank)
     results = tuple(result for _, result in ranked)
-    # Warming up doesn't count every compile.
-    comparable = [
-        result
-        for trial, result in ranked
-        if result.compiles is not None and result.outputs != "different" and not joined_change(trial).warm_up
-    ]
-    fewest = min(map(_score, comparable), default=None)
-    binding, conclusion = _conclusion(results, fewest)
+    binding, conclusion = _conclusion(results, frames)
     return WhatIf(
         results=results,
         binding=binding,
@@ -125,24 +119,33 @@ def _answer(trials: Sequence[_Trial], found: RecompileFixes, skipped: int) -> Wh
     )
 
 
-def _conclusion(ranked: Sequence[TrialResult], fewest: _Score | None) -> tuple[tuple[str, ...], str]:
+def _conclusion(ranked: Sequence[TrialResult], frames: int) -> tuple[tuple[str, ...], str]:
+    """What binds, and what to say of it, if so many frames have to be compiled at least once."""
     base = next(result for result in ranked if not result.remedies)
     if base.compiles is None:
         return (), "The calls couldn't be replayed, so there is nothing to compare."
-    known = [result for result in ranked if result.compiles is not None]
-    singles = [result for result in known if len(result.remedies) == 1 and result.remedies[0].addresses]
-    helpful = [result for result in singles if result.outputs != "different" and _score(result) < _score(base)]
+    for_causes = [
+        result
+        for result in ranked
+        if result.compiles is not None and result.remedies and all(remedy.addresses for remedy in result.remedies)
+    ]
+    singles = [result for result in for_causes if len(result.remedies) == 1]
+    better = [result for result in for_causes if result.outputs != "different" and _score(result) < _score(base)]
+    helpful = [result for result in better if len(result.remedies) == 1]
+    best = helpful[0] if helpful else base
+    joint = next((result for result in better if _score(result) < _score(best)), None)
+    together = f" Fixing {_names(joint)} together: {_saved(base, joint)}." if joint else ""
     if not helpful:
-        return (), "No remedy for a single cause saves a compile."
-    best, others = helpful[0], [result for result in singles if result is not helpful[0]]
+        return (), f"No remedy for a single cause saves a compile.{together}"
+    others = [result for result in singles if result is not best]
     rivals = [result for result in others if _score(result) == _score(best)]
     if rivals:
         each = "; ".join(f"{_names(result)}: {_saved(base, result)}" for result in (best, *rivals))
-        return (), f"No single cause stands out. Fixing one alone: {each}."
-    how = "is enough" if _score(best) == fewest else "helps most"
-    answer = f"Fixing {_names(best)} alone {how}: {_saved(base, best)}."
+        return (), f"No single cause stands out. Fixing one alone: {each}.{together}"
+    is_enough = _score(best) <= (0, frames)
+    answer = f"Fixing {_names(best)} alone {'is enough' if is_enough else 'helps most'}: {_saved(base, best)}."
     compared = "".join(f" Fixing {_names(result)} alone: {_saved(base, result)}." for result in others)
-    return best.remedies[0].addresses, answer + compared
+    return best.remedies[0].addresses, answer + compared + together
 
 
 def _score(result: TrialResult) -> _Score:
@@ -150,7 +153,7 @@ def _score(result: TrialResult) -> _Score:
 
 
 def _names(result: TrialResult) -> str:
-    found = [name if "`" in name else f"`{name}`" for name in result.remedies[0].addresses]
+    found = [name if "`" in name else f"`{name}`" for remedy in result.remedies for name in remedy.addresses]
     more = len(found) - _MAX_NAMED
     return ", ".join(found[:_MAX_NAMED]) + f" and {more} more" if more > 0 else " and ".join(found)
 

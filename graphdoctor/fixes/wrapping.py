@@ -20,18 +20,19 @@ from graphdoctor.facts.python_code import parsed
 _DEFAULT = 88
 """What both formatters have by themselves."""
 
+_QUOTES = {"single": "'", "double": '"'}
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _CONDITION = re.compile(r"((?:el)?if |while |return |[\w.]+ = )(.+?)(:?)$")
 
 
 def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
     """An edited file with its own quotes, without new lines that its project finds too long, if they can be broken."""
-    limit = line_length(path)
+    limit, quote = style_of(path)
     tree = parsed(after)
     if tree is None:
         return after
     try:
-        text = _with_quotes_of(before.decode(), after.decode())
+        text = _with_quotes_of(before.decode(), after.decode(), quote)
     except UnicodeDecodeError:
         return after
     if limit is None:
@@ -49,12 +50,13 @@ def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
     return content if result is not None and ast.dump(result) == ast.dump(tree) else after
 
 
-def _with_quotes_of(before: str, after: str) -> str:
-    """An edited file in which new strings have the quotes that most of the others have."""
+def _with_quotes_of(before: str, after: str, asked: str | None) -> str:
+    """An edited file in which new strings have the quotes that its formatter asks for, or most of the others have."""
     known = {token.string for token in _strings(before)}
     quotes = [token.string[0] for token in _strings(before)]
-    mine, other = ("'", '"') if 2 * quotes.count("'") > len(quotes) else ('"', "'")
-    if 2 * quotes.count(mine) <= len(quotes):
+    mine = asked or ("'" if 2 * quotes.count("'") > len(quotes) else '"')
+    other = '"' if mine == "'" else "'"
+    if asked is None and 2 * quotes.count(mine) <= len(quotes):
         return after
     lines = after.split("\n")
     for token in reversed(_strings(after)):
@@ -81,8 +83,8 @@ def _strings(text: str) -> list[tokenize.TokenInfo]:
     return [token for token in found if not token.string.startswith(('"""', "'''"))]
 
 
-def line_length(path: Path) -> int | None:
-    """The longest line that the nearest settings of ruff or black allow a file; None if there are none."""
+def style_of(path: Path) -> tuple[int | None, str | None]:
+    """What the nearest settings of ruff or black say: the longest line, and the quote; None for what they don't say."""
     for folder in path.absolute().parents:
         for name in (".ruff.toml", "ruff.toml", "pyproject.toml"):
             try:
@@ -93,10 +95,13 @@ def line_length(path: Path) -> int | None:
             settings = tools.get("ruff", tools.get("black"))
             if settings is not None:
                 length = settings.get("line-length", _DEFAULT)
-                return length if isinstance(length, int) else None
+                is_black = "ruff" not in tools and not settings.get("skip-string-normalization")
+                own = settings.get("format")
+                style = "double" if is_black else own.get("quote-style") if isinstance(own, dict) else None
+                return length if isinstance(length, int) else None, _QUOTES.get(str(style))
         if (folder / ".git").exists():
-            return None
-    return None
+            break
+    return None, None
 
 
 def _broken(line: str, limit: int, unit: str) -> list[str]:

@@ -60,16 +60,6 @@ ATTACKED = {
         "the call raises _LinAlgError: linalg.cholesky: The factorization could not be completed",
         "x.data[2, 4] = float('nan')",
     ),
-    "another exception": (
-        """\
-    def forward(self, x):
-        if x.sum() > 1000:
-            raise ValueError("too large")
-        return self.fc(x).relu()
-""",
-        "the call raises RuntimeError: too large instead of ValueError: too large when x is infinite in one place",
-        "x.data[2, 4] = float('inf')",
-    ),
 }
 """Bodies, and what is said of the fixes that change results, with the input that shows it."""
 
@@ -84,6 +74,20 @@ def test_a_fix_that_only_fails_on_inputs_of_no_call_is_not_verified(tmp_path: Pa
     assert all(case["reason"].startswith(reason) for case in wrong)
     assert {case["attacked"]["failure"]["code"] for case in wrong} == {code}
     assert not any(case["is_applied"] for case in wrong)
+
+
+def test_the_input_that_breaks_a_fix_of_a_program_that_draws_comes_with_the_seed(tmp_path: Path) -> None:
+    body = """\
+    def forward(self, x):
+        y = self.fc(x)
+        if self.training and torch.rand(1) < 0.5:
+            y = torch.tanh(y)
+        return y
+"""
+    document = treated(tmp_path, in_class(body), "--no-timing")
+    [case] = fixes_of(document, "Choose `y`")
+    seed, code = case["attacked"]["failure"]["code"].splitlines()
+    assert (seed[:18], code) == ("torch.manual_seed(", "x.data[2, 4] = float('nan')")
 
 
 def test_a_check_that_is_dropped_while_compiling_is_named_and_unsafe(tmp_path: Path) -> None:
@@ -169,29 +173,40 @@ def test_shortcuts_are_only_dropped_if_inputs_take_each_of_them(
 
 RAISES = """\
     def forward(self, x):
+        return self.scaled(x) + self.scaled(-x)
+
+    def scaled(self, x):
         y = self.fc(x)
-        if {condition}: raise {kind}("too large")
-        return y
+        if {condition}: raise {exception}
+        return y * 2
 """
 
 
 @pytest.mark.parametrize(
-    ("condition", "kind", "verdict"),
+    ("condition", "exception", "verdict", "reason"),
     [
-        ("x.sum() > 1000", "RuntimeError", "verified"),
-        ("x.sum() > 1000", "ValueError", "changes results"),
-        ("(y == 0.123).any()", "ValueError", "unproven"),
-        ("(y == 0.123).any()", "RuntimeError", "unproven"),
+        ("x.sum() > 1000", 'AssertionError("large")', "verified", "the exception: AssertionError → RuntimeError when"),
+        ("x.sum() > 1000", 'ValueError("large")', "verified", "the exception: ValueError → AssertionError, RuntimeE"),
+        ("x.sum() > 1000", 'ValueError(f"{x.sum()}")', "verified", "the exception and its message: ValueError → "),
+        ("(y == 0.123).any()", 'RuntimeError("large")', "unproven", None),
     ],
 )
-def test_an_exception_is_only_moved_into_the_graph_if_an_input_shows_that_it_is_the_same(
-    tmp_path: Path, condition: str, kind: str, verdict: str
+def test_another_exception_is_named_where_an_input_shows_it(
+    tmp_path: Path, condition: str, exception: str, verdict: str, reason: str | None
 ) -> None:
-    document = treated(tmp_path, in_class(RAISES.format(condition=condition, kind=kind)), "--no-timing")
-    [case] = fixes_of(document, "_assert_async")
+    document = treated(tmp_path, in_class(RAISES.format(condition=condition, exception=exception)), "--no-timing")
+    [case] = fixes_of(document, "an `assert`")
     assert case["verdict"] == verdict
-    if verdict == "unproven":
-        assert case["reason"].startswith("no input that was tried raises at line")
+    assert case["reason"].startswith(f"changes {reason}" if reason else "no input that was tried raises at line")
+    assert verdict == "unproven" or case["attacked"]["exceptions"]
+
+
+def test_a_check_in_what_torch_compiles_is_made_outside(tmp_path: Path) -> None:
+    body = "        if x.sum() > 1000: raise ValueError(x)\n        return self.fc(x).relu()\n"
+    document = treated(tmp_path, in_class(f"    def forward(self, x):\n{body}"), "--no-timing")
+    [case] = [case for case in document["recording"]["treatment"]["tried"] if case["is_applied"]]
+    assert (case["verdict"], case["attacked"]["exceptions"]) == ("verified", [])
+    assert "            raise ValueError(x)" not in case["diff"]  # it stays
 
 
 def test_a_division_is_chosen_by_its_divisor(tmp_path: Path) -> None:

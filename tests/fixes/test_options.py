@@ -56,16 +56,15 @@ def model(tmp_path: Path) -> Path:
 
 def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
     [found] = options(model.parent, entry(LINE, file=str(model)))
-    [first] = [proposal for proposal in found.fixes if proposal.edit is not None and proposal.drops_output]
-    assert first.is_safe
-    assert first.drops_output
-    assert first.targets == (found.finding.fingerprint,)
-    assert first.edit is not None
-    assert (first.edit.path, first.edit.before) == (model, TEXT.encode())
-    assert b"is_compiling" in first.edit.after
+    [proposal] = [proposal for proposal in found.fixes if proposal.edits and proposal.drops_output]
+    assert proposal.is_safe
+    assert proposal.targets == (found.finding.fingerprint,)
+    [edit] = proposal.edits
+    assert (edit.path, edit.before) == (model, TEXT.encode())
+    assert b"is_compiling" in edit.after
     edited = Program({model: b"# one line more\n" + TEXT.encode()})
     [found] = options(model.parent, entry(LINE + 1, file=str(model)), program=edited)
-    [edit] = [proposal.edit for proposal in found.fixes if proposal.edit is not None and proposal.drops_output]
+    [edit] = [edit for proposal in found.fixes if proposal.drops_output for edit in proposal.edits]
     assert edit.before == edited.content[model]
     assert edit.after.startswith(b"# one line more\n")
 
@@ -77,8 +76,8 @@ def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Pa
     model.write_text("changed")
     again = options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
     assert originals == {model: TEXT.encode()}
-    assert [fix.edit for fix in again[0].fixes] == [fix.edit for fix in found[0].fixes]
-    assert any(proposal.edit is not None for proposal in again[0].fixes)
+    assert [fix.edits for fix in again[0].fixes] == [fix.edits for fix in found[0].fixes]
+    assert any(proposal.edits for proposal in again[0].fixes)
 
 
 def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,5 +293,5 @@ def lines_of(found: Candidate) -> list[str]:
     return [
         f"    {', '.join([found.title, found.kind, *(name for name, value in traits.items() if value)])}",
         f"      {found.snippet!r} {place} {said_of(found.change)}",
-        *([] if found.edit is None else [f"      edits {found.edit.path}"]),
+        *(f"      edits {edit.path}" for edit in found.edits),
     ]

@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
-from graphdoctor.facts.progress import DecidedTrial, TrialCounts, TrialEvent
+from graphdoctor.facts.progress import DecidedTrial, TrialEvent
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakEffect, BreakReason, BreakRecord, Recording
 from graphdoctor.facts.run import ProbeExit, Setting
@@ -174,8 +174,8 @@ class Patient:
     def _options(self, observed: Observed, sources: Sources, selection: Selection) -> list[Options]:
         found = []
         for proposal in (one for proposals in self.known.values() for one in proposals):
-            if proposal.edit is not None:
-                sources._originals[proposal.edit.path] = proposal.edit.before
+            for edit in proposal.edits:
+                sources._originals[edit.path] = edit.before
         for finding in filter(selection.keeps, observed.diagnosis.findings):
             keys = (f"{finding.code}:{finding.location.line}", finding.code)
             key = next((key for key in keys if key in self.known), None)
@@ -224,14 +224,11 @@ def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
     # It lies beside the recording.
     written = found.folder / "recording" / "fixes.json"
     assert read_fact(type(treatment), json.loads(written.read_text())) == treatment
-    # Each trial is announced once, with the verdicts of the end, and the count of trials grows.
+    # Each trial is announced once, with the verdicts of the end.
     decided = [event for event in found.events if isinstance(event, DecidedTrial)]
     assert [(event.number, event.title, event.verdicts) for event in decided] == [
         (number, case.title, ((case.place, case.verdict),)) for number, case in enumerate(treatment.tried, start=1)
     ]
-    counts = [event for event in found.events if isinstance(event, TrialCounts)]
-    assert list(dict.fromkeys((event.trial, event.trials) for event in counts)) == [(1, 1), (2, 2), (3, 3)]
-    assert all(event.is_open for event in counts)
 
 
 ASKED = BreakReason(gb_type="Call to `torch._dynamo.graph_break()`", torch_id="GB0025", explanation="Asked for.")
@@ -534,7 +531,7 @@ def edit(name: str, path: Path, *lines: int) -> Candidate:
     for line in lines:
         texts[line - 1] += f" # +{name}"
     change = FileChange(path, path.read_bytes(), "\n".join(texts).encode() + b"\n")
-    return fix(name, kind="code", edit=change, change=RunChange(), snippet=None)
+    return fix(name, kind="code", edits=(change,), change=RunChange(), snippet=None)
 
 
 def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: Make) -> None:
@@ -677,7 +674,7 @@ def test_what_may_be_edited_is_checked_before_the_first_trial(tmp_path: Path, pa
         with pytest.raises(GraphDoctorError):
             found.treated(check, is_unsafe_tried=is_unsafe_tried)
         assert found.script.asked == {}
-    assert asked == [[safe.edit], [safe.edit, unsafe.edit]]
+    assert asked == [[*safe.edits], [*safe.edits, *unsafe.edits]]
     found.treated(check, is_tried=False)
     assert len(asked) == 2, "nothing is written without trials"
 

@@ -9,7 +9,7 @@ import pytest
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.patch import Candidate, with_fixes
-from graphdoctor.fixes.trials import Check, Eta, Trials, UserBackend
+from graphdoctor.fixes.trials import Check, Numbers, Trials, UserBackend
 from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
@@ -34,7 +34,12 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
     ours, replays._compiled = replays._compiled, folder.parent / "compiled"
     try:
         trials = Trials(
-            replays, folder, jobs=1, backend="inductor", on_phase=lambda _text: None, eta=Eta(1, lambda _event: None)
+            replays,
+            folder,
+            jobs=1,
+            backend="inductor",
+            on_phase=lambda _text: None,
+            numbers=Numbers(lambda _text: None, lambda _event: None),
         )
         recorded = trials.observe(replays.replay(Program(), "recorded", backend="eager"))
         state = trials.run_untouched(recorded, {found.fingerprint for found in recorded.diagnosis.findings})

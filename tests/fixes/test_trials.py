@@ -19,7 +19,7 @@ def edit(path: Path, *lines: int, base: bytes = BASE) -> Candidate:
     for line in lines:
         texts[line - 1] = texts[line - 1].replace(b"\n", b" * 2\n")
     change = FileChange(path, base, b"".join(texts))
-    return Candidate(title=f"Double {lines}", kind="code", is_safe=True, targets=(), edit=change)
+    return Candidate(title=f"Double {lines}", kind="code", is_safe=True, targets=(), edits=(change,))
 
 
 def setting(name: str) -> Candidate:
@@ -56,7 +56,7 @@ def test_an_edit_on_top_of_another_stands_for_both(tmp_path: Path) -> None:
 
 def test_one_edit_alone_is_tried_even_if_it_is_no_python(tmp_path: Path) -> None:
     broken = FileChange(tmp_path / "model.py", BASE, b"def (")
-    proposal = Candidate(title="Break", kind="code", is_safe=True, targets=(), edit=broken)
+    proposal = Candidate(title="Break", kind="code", is_safe=True, targets=(), edits=(broken,))
     assert with_fixes(Program(), (proposal,)).content == {broken.path: broken.after}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.fixes.wrapping import line_length, wrapped
+from graphdoctor.fixes.wrapping import style_of, wrapped
 
 LONG = {
     "fits once broken": "    x = torch.where((x > 0).any() & ~(x.mean() > 3), -x.sin().clamp(0, 1), x)",
@@ -56,15 +56,15 @@ def test_the_nearest_settings_of_a_formatter_count(tmp_path: Path) -> None:
     inner = tmp_path / "src" / "model.py"
     inner.parent.mkdir()
     (tmp_path / ".git").mkdir()
-    assert line_length(inner) is None
+    assert style_of(inner)[0] is None
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'a'\n")
-    assert line_length(inner) is None
+    assert style_of(inner)[0] is None
     (tmp_path / "pyproject.toml").write_text("[tool.black]\n[tool.ruff]\nline-length = 101\n")
-    assert line_length(inner) == 101
+    assert style_of(inner)[0] == 101
     (inner.parent / "ruff.toml").write_text("[lint]\nselect = ['E']\n")
-    assert line_length(inner) == 88
+    assert style_of(inner)[0] == 88
     (inner.parent / ".ruff.toml").write_text("line-length = 'no'\n")
-    assert line_length(inner) is None
+    assert style_of(inner)[0] is None
 
 
 @pytest.mark.parametrize(
@@ -86,3 +86,21 @@ def test_the_nearest_settings_of_a_formatter_count(tmp_path: Path) -> None:
 def test_new_strings_have_the_quotes_of_most_others(tmp_path: Path, old: str, new: str, found: str) -> None:
     before, after = f"{old}\n", f"{old}\n{new}\n"
     assert wrapped(before.encode(), after.encode(), tmp_path / "model.py").decode() == f"{old}\n{found}\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "quote"),
+    [
+        ("[tool.ruff.format]\nquote-style = 'single'\n", "'"),
+        ("[tool.ruff.format]\nquote-style = 'double'\n", '"'),
+        ("[tool.ruff.format]\nquote-style = 'preserve'\n", "'"),
+        ("[tool.ruff]\nformat = 3\n", "'"),
+        ("[tool.black]\nline-length = 100\n", '"'),
+        ("[tool.black]\nskip-string-normalization = true\n", "'"),
+    ],
+)
+def test_a_formatter_decides_the_quotes_before_the_file_does(tmp_path: Path, settings: str, quote: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(settings)
+    before = b"a = 'x'\nb = 'y'\n"
+    written = wrapped(before, before + b'c = "z"\n', tmp_path / "model.py").decode()
+    assert written.splitlines() == ["a = 'x'", "b = 'y'", f"c = {quote}z{quote}"]

@@ -9,7 +9,7 @@ import textwrap
 import tokenize
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -274,8 +274,13 @@ def lint_files(
     shown_from: Path | None = None,
     policies: Sequence[Policy] = (Policy(),),
     recorded: Recorded | None = None,
+    texts: Mapping[Path, str] | None = None,
+    switches: Callable[[Path, Iterable[str]], Mapping[str, Path]] = switches_in,
 ) -> LintReport:
-    """Find what certainly breaks a graph or recompiles in the functions that files compile, by file and line."""
+    """Find what certainly breaks a graph or recompiles in the functions that files compile, by file and line.
+
+    ``texts`` are of files that an editor has changed; ``switches`` finds settings that a project's files change.
+    """
     shown_from = shown_from or root
     recorded = recorded or Recorded()
     unreadable: list[UnreadableFile] = []
@@ -284,7 +289,7 @@ def lint_files(
     files = list(dict.fromkeys(Path(os.path.abspath(path)) for path in paths))  # noqa: PTH100 - links stay links
     for path in files:
         try:
-            text, tree = _parsed(path)
+            text, tree = _parsed(path, None if texts is None else texts.get(path))
         except OSError as error:
             message, line = f"can't be read: {error.strerror}", None
         except SyntaxError as error:
@@ -302,7 +307,7 @@ def lint_files(
                 ignored_count += len(findings) - len(kept)
             continue
         unreadable.append(UnreadableFile(file=relative(str(path), shown_from), line=line, message=message))
-    found, notes = _silenced(found, root, shown_from, recorded.settings)
+    found, notes = _silenced(found, root, shown_from, recorded.settings, switches)
     counting = [
         finding
         for finding in found
@@ -369,22 +374,27 @@ def _findings_in(site: Site, seen: list[Event], path: Path, lines: list[str], ro
     yield from (finding for finding in found if not (is_lost and finding.code.startswith("GD2")))
 
 
-def _parsed(path: Path) -> tuple[str, ast.Module]:
-    content = path.read_bytes()
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-    text = io.TextIOWrapper(io.BytesIO(content), encoding).read()
+def _parsed(path: Path, text: str | None) -> tuple[str, ast.Module]:
+    if text is None:
+        content = path.read_bytes()
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        text = io.TextIOWrapper(io.BytesIO(content), encoding).read()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python itself will warn about invalid escapes
         return text, ast.parse(text, str(path))
 
 
 def _silenced(
-    findings: list[Finding], root: Path, shown_from: Path, known: frozenset[str]
+    findings: list[Finding],
+    root: Path,
+    shown_from: Path,
+    known: frozenset[str],
+    switches: Callable[[Path, Iterable[str]], Mapping[str, Path]],
 ) -> tuple[list[Finding], tuple[str, ...]]:
     """The findings that no changed torch setting prevents, and a sentence for each setting that hides others."""
     wanted = {name for finding in findings for name in _SWITCHES.get(finding.code, ())}
     where = dict.fromkeys(wanted & known, "the recording")
-    where |= {name: relative(str(path), shown_from) for name, path in switches_in(root, wanted - known).items()}
+    where |= {name: relative(str(path), shown_from) for name, path in switches(root, wanted - known).items()}
     hiding = [next(filter(where.__contains__, _SWITCHES.get(finding.code, ())), None) for finding in findings]
     kept = [finding for finding, name in zip(findings, hiding, strict=True) if name is None]
     notes = tuple(

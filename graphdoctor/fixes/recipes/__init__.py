@@ -19,6 +19,7 @@ from graphdoctor.fixes.recipes import (
 from graphdoctor.fixes.recipes.hoisted import hoist_value
 from graphdoctor.fixes.recipes.loop_outside import grad_outside, line_outside, loop_outside
 from graphdoctor.fixes.recipes.record_outside import record_outside
+from graphdoctor.fixes.recipes.traced_backward import trace_backward
 
 _BRANCHES = (
     choices.branch_where,
@@ -52,6 +53,7 @@ RECIPES: tuple[Recipe, ...] = (
     output.without_progress_bar,
     output.hoist_read,
     record_outside,
+    trace_backward,
     outlined.backward_out_of_region,
     grad_outside,
     state.iterable_to_list,

@@ -23,7 +23,7 @@ from graphdoctor.fixes.source.expressions import (
     operands,
     refuse_unless_tensor,
     tests_for_finite,
-    without_none,
+    without_python,
 )
 from graphdoctor.fixes.source.names import Names
 from graphdoctor.fixes.source.nodes import (
@@ -62,8 +62,8 @@ _Values = Sequence[cst.BaseExpression]
 def branch_where(place: Place) -> Edit:
     """``if c: x = f(x)`` becomes ``x = torch.where(c, f(x), x)``.
 
-    Also ``if`` with ``elif`` and ``else``, ``return`` in every branch, and ``a if c else b``. What a condition says
-    about Python objects first, such as ``mask is not None``, stays an ``if``. Safe if one number decides and both
+    Also ``if`` with ``elif`` and ``else``, ``return`` in every branch, and ``a if c else b``. What a condition asks
+    Python first (``mask is not None``, ``self.training``) stays an ``if``. Safe if one number decides and both
     branches compute every element from the same floating-point tensors with operations that are defined for every
     number and have finite gradients. Otherwise unsafe: both branches are computed, so the one that isn't taken may
     fail, have a side effect or another shape, or put NaN into gradients.
@@ -78,7 +78,7 @@ def _choose_expression(place: Place, choice: cst.IfExp, names: Names) -> Edit:
     source, sides = place.source, [choice.body, choice.orelse]
     for value in sides:
         refuse_unless_tensor(value)
-    first, test = without_none(choice.test)
+    first, test = without_python(choice.test)
     numpy = _numpy_of([test], source)
     call = _in_numpy(_chosen([as_boolean_tensor(test, source)], sides), numpy)
     if first is not None:
@@ -105,7 +105,7 @@ class _Choice:
 
     @classmethod
     def of(cls, place: Place, statement: cst.If, names: Names) -> _Choice:
-        outer, test = without_none(statement.test)
+        outer, test = without_python(statement.test)
         if statement.orelse is None and outer is not None:
             return cls(place, statement, names, [test], [branch_of(statement.body), Branch()], outer=outer)
         tests: list[cst.BaseExpression] = []

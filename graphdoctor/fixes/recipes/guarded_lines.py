@@ -37,7 +37,6 @@ from graphdoctor.fixes.source.nodes import (
     refuse_lost_comments,
     set_names,
     targets_of,
-    torch_call,
     where,
     without_parentheses,
 )
@@ -348,25 +347,32 @@ def _unguarded(choice: cst.If) -> list[cst.BaseStatement]:
 
 @recipe("GD102")
 def check_instead_of_raise(place: Place) -> Edit:
-    """``if bad: raise ValueError("why")`` becomes ``torch._assert_async(~bad, "why")``; so does ``assert``.
+    """``if bad: raise ValueError("why")`` becomes ``assert ~bad, "why"``, which torch keeps in the graph.
 
-    Unsafe: it raises another exception (``RuntimeError``), and on a GPU it does so later, after which the device can't
-    be used. ``torch._check`` doesn't help because it needs a Python bool (``torch/__init__.py``, 2.13).
+    So does an ``assert`` of several conditions, or with a message that isn't a constant. Unsafe: it raises
+    ``AssertionError``, and ``RuntimeError`` in compiled code, on a GPU so late that the device can't be used any more.
+    ``torch._check`` doesn't help because it needs a Python bool (``torch/__init__.py``, 2.13).
     """
     source, tested = place.source, place.tested
     decline_if(_is_caught(source, tested, place.scope), "the exception may be caught by the `try` around it")
-    title = "Check the value in the graph with `torch._assert_async`"
+    title = "Check the value in the graph with an `assert`"
     if isinstance(tested, cst.Assert):
-        message = _literal(tested.msg) or _quoted(f"AssertionError: not ({_flat(source, tested.test)})")
-        call = torch_call("_assert_async", [as_tensor(tested.test, source), message])
-        new = cst.Expr(call, semicolon=tested.semicolon)
+        message = _literal(tested.msg) or (tested.msg and _quoted(f"not ({_flat(source, tested.test)})"))
+        new = _asserted(as_tensor(tested.test, source), message).with_changes(semicolon=tested.semicolon)
+        is_same = tested.msg is None or _literal(tested.msg) is not None
+        is_same = is_same and new.test.deep_equals(without_parentheses(tested.test))
+        decline_if(is_same, "torch keeps such an `assert` in the graph as it is")
         refuse_lost_comments([tested], [new])
-        return place.edit(title, (tested, new), raised=source.position(tested).start.line)
+        return place.edit(title, (tested, new), raised=source.position(tested).start.line, drops_output=True)
     statement = need(tested, cst.If, "nothing is raised")
     raised, comments = _raise_in(statement)
-    call = torch_call("_assert_async", [negated(statement.test, source), _message(source, raised, statement)])
-    changes = lines_for(source, statement, [line_of(cst.Expr(call), comments)])
-    return place.edit(title, *changes, raised=source.position(raised).start.line)
+    new = _asserted(negated(statement.test, source), _message(source, raised, statement))
+    changes = lines_for(source, statement, [line_of(new, comments)])
+    return place.edit(title, *changes, raised=source.position(raised).start.line, drops_output=True)
+
+
+def _asserted(test: cst.BaseExpression, message: cst.BaseExpression | None) -> cst.Assert:
+    return cst.Assert(without_parentheses(test), message)
 
 
 def _raise_in(statement: cst.If) -> tuple[cst.Raise, Comments]:

@@ -313,7 +313,9 @@ class _Hoist:
         changed = source.changed((function, function.with_changes(body=function.body.with_changes(body=lines))))
         found = functions_in(changed)[functions_in(source).index(function)]
         run = Run(changed, found, found.body, len(doc) + len(moved), len(lines))
-        return run.moved_and(changed.free_name("_compiled_part"), lambda _, caller: shell(caller, self.owner))
+        return run.moved_and(
+            changed.free_name("_compiled_part"), lambda _, caller: shell(caller, is_method=self.owner is not None)
+        )
 
     def _passed(
         self,

@@ -59,7 +59,7 @@ def loop_outside(place: Place) -> Edit:
     for depth, at in reversed(list(enumerate(path))):
         parts.move(path[:depth], doc if depth == 0 else 0, at, "before_loop")
     changed = parts.function
-    content = parts.source.replaced((changed, shell(changed, owner)))
+    content = parts.source.replaced((changed, shell(changed, is_method=owner is not None)))
     keyword, line = type(loop).__name__.lower(), place.source.position(loop).start.line
     return Edit(f"Run the `{keyword}` at line {line} in Python, and compile what is in it", content, is_safe=True)
 
@@ -84,7 +84,7 @@ def grad_outside(place: Place) -> Edit:
     has_loss = parts.move([], int(function.get_docstring() is not None), at, "loss")
     decline_if(not has_loss, parts.reason or "there is nothing to compile before it")
     changed = parts.function
-    content = parts.source.replaced((changed, shell(changed, owner)))
+    content = parts.source.replaced((changed, shell(changed, is_method=owner is not None)))
     line = source.position(place.statement).start.line
     return Edit(f"Run `torch.autograd.grad` at line {line} between what is compiled", content, is_safe=True)
 
@@ -134,7 +134,7 @@ def line_outside(place: Place) -> Edit:
         moved.append(parts.move(path[:depth], doc if depth == 0 else 0, one, "first"))
     decline_if(not any(moved), parts.reason or "there is nothing to compile around it")
     changed = parts.function
-    content = parts.source.replaced((changed, shell(changed, owner)))
+    content = parts.source.replaced((changed, shell(changed, is_method=owner is not None)))
     number = source.position(line).start.line
     what = f"the `if` at line {number}" if isinstance(line, cst.If) else f"line {number}"
     title = f"Run {what} in Python, and compile what is {'around and in' if isinstance(line, cst.If) else 'around'} it"

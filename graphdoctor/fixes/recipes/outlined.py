@@ -9,7 +9,7 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.extraction import Run, call_of, not_traced
+from graphdoctor.fixes.source.extraction import Run, call_of, not_traced, shell
 from graphdoctor.fixes.source.nodes import expression
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, need, parsed, walk
 
@@ -271,10 +271,7 @@ def backward_out_of_region(place: Place) -> Edit:
     """Moves the code before ``loss.backward()`` into its own function and lets Dynamo skip the rest.
 
     Dynamo then compiles the new function, and AOTAutograd its backward pass; ``backward()`` and the optimizer's step
-    run eagerly, without a break. ``torch.compile`` looks through ``torch.compiler.disable`` on the function that it is
-    given (``innermost_fn`` in ``torch/_dynamo/eval_frame.py``, 2.13), but not on a module's ``forward``; any other
-    function gets ``torch._dynamo.decorators.skip``. Unsafe: the optimizer's step is no longer compiled, which the user
-    has to decide.
+    run eagerly, without a break. Unsafe: the optimizer's step is no longer compiled, which the user has to decide.
     """
     source, function = place.source, place.function
     if any("disable" in source.code(decorator) for decorator in function.decorators):
@@ -317,5 +314,5 @@ def _skipped(source: SourceFile, function: cst.FunctionDef) -> cst.FunctionDef:
         func = need(need(step, cst.Expr, "").value, cst.Call, "").func
         changed = changed.deep_replace(func, expression("torch.compiler.disable({func})", func=func))
     is_method = isinstance(next(source.parents(source.parent(function)), None), cst.ClassDef)
-    is_forward = is_method and function.name.value == "forward"
-    return not_traced(need(changed, cst.FunctionDef, ""), None if is_forward else "torch._dynamo.decorators.skip")
+    # `@torch.compile` on a method gets a function that isn't bound to an object yet.
+    return shell(need(changed, cst.FunctionDef, ""), is_method=is_method and not function.decorators)

@@ -10,6 +10,7 @@ from libcst import matchers
 from libcst.metadata import Assignment
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
+from graphdoctor.fixes.source.extraction import call_of_part
 from graphdoctor.fixes.source.nodes import as_operand, has_comment, keyword_of, method_call, without_parentheses
 from graphdoctor.fixes.source.torch_names import FRESH, REDUCED
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, dotted, known, need, walk
@@ -187,6 +188,8 @@ class _Read:
         self._methods = [source.method_name(call) for call in self._chain]
         self._seen: set[cst.CSTNode] = {self._call}
         self._math: list[cst.BaseExpression] = []
+        self._read_late: list[cst.Name] = []
+        """Uses of the number in the function that calls the compiled part, which read it there."""
         self._follow(self._call)
 
     def _read_by(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
@@ -243,7 +246,8 @@ class _Read:
             kept = kept.with_changes(lpar=(), rpar=())
         names = [(dotted(func) or "").rpartition(".")[2] for func in self._math]
         in_torch = [cst.Attribute(cst.Name("torch"), cst.Name(name)) for name in names]
-        return [(self._call, kept), *zip(self._math, in_torch, strict=True)]
+        late = [(read, method_call(read, "item")) for read in self._read_late]
+        return [(self._call, kept), *zip(self._math, in_torch, strict=True), *late]
 
     def _follow(self, node: cst.CSTNode) -> None:
         parent = self._source.parent(node)
@@ -275,6 +279,8 @@ class _Read:
                 self._follow(parent)
             case cst.IfExp() if parent.test is not node:
                 self._follow(parent)
+            case cst.Element() if (received := self._received(parent)) is not None:
+                self._read_late += self._source.reads(received)
             case _:
                 needs = (words for kind, words in _NEEDS if isinstance(parent, kind))
                 raise DeclinedError(next(needs, "it's unclear what uses the number"))
@@ -285,6 +291,8 @@ class _Read:
         match comparison:
             case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right)]):
                 other = right if left is node else left
+                if is_truth and isinstance(node, cst.Name) and isinstance(user, cst.If | cst.IfExp | cst.Assert):
+                    return  # the branch on the tensor is the next break to fix
                 if isinstance(operator, _COMPARING) and not is_truth and not _is_number(self._source, other):
                     return
         raise DeclinedError("the number is compared in Python")
@@ -308,11 +316,22 @@ class _Read:
     def _follow_name(self, target: cst.BaseExpression) -> None:
         name = need(target, cst.Name, "the number is stored")
         decline_if(not self._source.is_local(name), "the number is stored")
-        if name.value not in {node.value for node in self._seen if isinstance(node, cst.Name)}:
-            found = self._source.reads(name)
-            self._seen.update((name, *found))
-            for read in found:
-                self._follow(read)
+        found = [read for read in self._source.reads(name) if read not in self._seen]
+        self._seen.update((name, *found))
+        for read in found:
+            self._follow(read)
+
+    def _received(self, element: cst.CSTNode) -> cst.Name | None:
+        """The name that gets a value which a compiled part returns beside others; None if it's no such value."""
+        values, function = self._source.parent(element), self._source.function_of(element)
+        if not isinstance(function, cst.FunctionDef) or not isinstance(self._source.parent(values), cst.Return):
+            return None
+        line = call_of_part(self._source, function)
+        match values, line and line.body[0]:
+            case cst.Tuple(elements=given), cst.Assign(targets=[cst.AssignTarget(target=cst.Tuple(elements=taken))]):
+                found = [to.value for one, to in zip(given, taken, strict=True) if one is element]
+                return need(found[0], cst.Name, "the number is stored")
+        return None
 
     @property
     def keeps_dtype(self) -> bool:

@@ -51,12 +51,19 @@ def as_tensor(test: cst.BaseExpression, source: SourceFile) -> cst.BaseExpressio
     return with_parentheses_of(test, joined)
 
 
-def without_none(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.BaseExpression]:
-    """What a test says about ``None`` first, None if nothing, and the rest: ``m is not None and m.any()``."""
+_OF_PYTHON = (
+    matchers.Comparison(comparisons=[matchers.ComparisonTarget(matchers.Is() | matchers.IsNot())])
+    | matchers.Call(func=matchers.Name("isinstance") | matchers.Name("hasattr") | matchers.Name("callable"))
+    | matchers.Attribute(attr=matchers.Name("training"))
+)
+"""What Python answers whatever a tensor's values are."""
+
+
+def without_python(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.BaseExpression]:
+    """What a test asks Python first, None if nothing, and the rest: ``m is not None and m.any()``."""
     operands = list(_anded(test))
-    is_none = matchers.ComparisonTarget(matchers.Is() | matchers.IsNot(), matchers.Name("None"))
-    about_none = matchers.Comparison(comparisons=[is_none])
-    count = next((at for at, operand in enumerate(operands) if not matchers.matches(operand, about_none)), 0)
+    of_python = _OF_PYTHON | matchers.UnaryOperation(operator=matchers.Not(), expression=_OF_PYTHON)
+    count = next((at for at, operand in enumerate(operands) if not matchers.matches(operand, of_python)), 0)
     return (_all_of(operands[:count]), _all_of(operands[count:])) if count else (None, test)
 
 

@@ -263,13 +263,14 @@ def not_traced(function: cst.FunctionDef, decorator: str | None = None) -> cst.F
     return function.with_changes(decorators=[*function.decorators, added])
 
 
-def shell(function: cst.FunctionDef, owner: str | None) -> cst.FunctionDef:
+def shell(function: cst.FunctionDef, *, is_method: bool) -> cst.FunctionDef:
     """The function that torch.compile is given as one that isn't traced: it calls what is compiled.
 
-    ``torch.compile`` looks through ``torch.compiler.disable`` on a function (``innermost_fn`` in
-    ``torch/_dynamo/eval_frame.py``, 2.13), but not on a module's ``forward``.
+    ``torch.compile`` looks through ``torch.compiler.disable`` on a function that isn't a method and compiles what is
+    in it (``innermost_fn`` in ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15), and breaks in any other wrapper that the
+    function could get. No public name does what ``skip`` does there.
     """
-    return not_traced(function, None if owner is not None else "torch._dynamo.decorators.skip")
+    return not_traced(function, None if is_method else "torch._dynamo.decorators.skip")
 
 
 _NOT_TRACED = ("disable(recursive=False)", "decorators.skip")

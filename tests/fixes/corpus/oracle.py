@@ -80,7 +80,7 @@ def examine(path: Path, *, is_eager: bool = False) -> dict[str, Any]:
 def _make_calls(path: Path, *, is_eager: bool) -> None:
     _seed()
     module = _load(path)
-    target = _target(module)
+    target = target_of(module)
     if not is_eager:
         target = torch.compile(target, backend="eager")
     _seed()
@@ -106,7 +106,7 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def _target(module: ModuleType) -> Any:
+def target_of(module: ModuleType) -> Any:
     """Its ``model``; else the one module class that can be made without arguments; else the one function."""
     if hasattr(module, "model"):
         return module.model

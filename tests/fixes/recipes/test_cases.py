@@ -66,6 +66,7 @@ def test_a_recipe_writes_what_a_person_would(snapshot: SnapshotAssertion) -> Non
     assert "\n\n".join(edits) == snapshot
 
 
+@pytest.mark.slow
 def test_a_recipe_that_knows_the_line_alone_writes_the_same_or_declines() -> None:
     wrong = []
     for recipe, path in PAIRS:

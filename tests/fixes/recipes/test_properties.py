@@ -228,6 +228,7 @@ def test_a_case_in_another_spelling_is_mended_too(
     assert check(recipe, one, other)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=60)
 @given(programs())
 def test_any_program_is_read_and_written_back_as_it_is(content: bytes) -> None:
@@ -237,6 +238,7 @@ def test_any_program_is_read_and_written_back_as_it_is(content: bytes) -> None:
     assert source.replaced() == content
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=40)
 @given(programs())
 def test_an_added_import_is_all_that_an_added_import_changes(content: bytes) -> None:
@@ -256,6 +258,7 @@ def test_an_added_import_is_all_that_an_added_import_changes(content: bytes) -> 
     )
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=40)
 @given(programs())
 def test_every_expression_is_found_at_its_place(content: bytes) -> None:

@@ -70,6 +70,7 @@ def _run(program: Callable[..., Any], x: torch.Tensor) -> tuple[Any, torch.Tenso
     return out, x.grad
 
 
+@pytest.mark.slow
 @for_each("name", _NAMES)
 def test_results_and_gradients_stay_whichever_way_is_taken(name: str) -> None:
     recipe = next(recipe for recipe in RECIPES if recipe.name == name)
@@ -106,14 +107,14 @@ def _checked() -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
         yield _program(path.read_bytes()), _program(mended(check_instead_of_raise, path))
 
 
-def test_good_input_gives_the_same_and_bad_input_raises_as_before() -> None:
+def test_good_input_gives_the_same_and_bad_input_still_raises() -> None:
     for bad, fixed in _checked():
         for x in (torch.ones(4, 8), -torch.ones(4, 8), torch.randn(4, 8)):
             torch.testing.assert_close(_run(fixed, x), _run(bad, x))
         too_large = torch.full((4, 8), 1e9)
         with pytest.raises((ValueError, RuntimeError, AssertionError)):
             bad(too_large)
-        with pytest.raises(RuntimeError):
+        with pytest.raises(AssertionError):
             fixed(too_large)
 
 
