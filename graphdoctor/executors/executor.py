@@ -40,10 +40,13 @@ OnBegin: TypeAlias = Callable[[int, str | None], None]
 
 @dataclass(frozen=True)
 class Share:
-    """What a piece has for itself: cores, None for none of its own; GPUs; memory that must be free when it begins."""
+    """What a piece has for itself: cores, None for none of its own; GPUs; memory that must be free when it begins.
+
+    ``gpus``: 0 hides those of the machine; with None a piece sees all that this process does, and none is its own.
+    """
 
     cpus: int | None
-    gpus: int = 0
+    gpus: int | None = 0
     memory_bytes: int | None = None
 
 

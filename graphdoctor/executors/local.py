@@ -74,16 +74,24 @@ def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
                     # Its worker works on while the caller takes this outcome.
                     begin(pool)
                     yield index, unpacked(packed)
-        # A process ended over one of these: each is tried once more, alone, when less memory is in use.
+        # A process ended over one of these, and which isn't known: each is tried alone, when less memory is in use, and once
+        # more if its process ends then. One that had only been waiting has ended no process before.
         for index in pending.values():
-            job.begin(index)
-            with _pool(1) as pool, contextlib.suppress(BrokenProcessPool):
-                future = pool.submit(packed_attempt, job.work, job.pieces[index])
-                (process,) = pool._processes.values()
-                yield index, unpacked(future.result())
-                continue
-            # The pool has waited for it: two that wait at once may both not be told its status.
-            yield index, failure_of_end(process.exitcode, 2)
+            yield index, _alone(job, index)
+
+
+def _alone(job: Job, index: int) -> Any:
+    """What became of a piece that is tried in a process of its own, twice if the first one ends."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    for _ in range(2):
+        job.begin(index)
+        with _pool(1) as pool, contextlib.suppress(BrokenProcessPool):
+            future = pool.submit(packed_attempt, job.work, job.pieces[index])
+            (process,) = pool._processes.values()
+            return unpacked(future.result())
+    # The pool has waited for it: two that wait at once may both not be told its status.
+    return failure_of_end(process.exitcode, 2)
 
 
 @contextlib.contextmanager

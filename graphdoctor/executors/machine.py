@@ -184,7 +184,7 @@ def slots_for(share: Share, machine: Machine, *, most: int) -> list[Slot]:
         Slot(
             number + 1,
             None if cores is None or not machine.can_pin else cores[number],
-            gpus[number * share.gpus : (number + 1) * share.gpus],
+            None if share.gpus is None else gpus[number * share.gpus : (number + 1) * share.gpus],
         )
         for number in range(count)
     ]
@@ -216,8 +216,8 @@ def _check(share: Share, machine: Machine) -> None:
             "The number of GPUs on this machine is unknown, so none can be reserved.",
             hint="Set CUDA_VISIBLE_DEVICES to those that may be used, such as 0,1.",
         )
-    if share.gpus > len(machine.gpus or ()):
-        raise _no_room(counted(share.gpus, "GPU"), f"only {len(machine.gpus)}" if machine.gpus else "none")
+    if (wanted := share.gpus or 0) > len(machine.gpus or ()):
+        raise _no_room(counted(wanted, "GPU"), f"only {len(machine.gpus)}" if machine.gpus else "none")
     if share.memory_bytes and machine.total_bytes is not None and share.memory_bytes > machine.total_bytes:
         raise _no_room(f"{bytes_text(share.memory_bytes)} of memory", f"only {bytes_text(machine.total_bytes)}")
 

@@ -12,6 +12,7 @@ import importlib.util
 import os
 import pickle
 import socket
+import stat
 import sys
 import tempfile
 import time
@@ -270,7 +271,7 @@ class _Pending:
 
 
 def _can_give(ray: Any, share: Share) -> bool:  # noqa: ANN401
-    wanted = {"CPU": share.cpus or 1, "GPU": share.gpus, "memory": share.memory_bytes or 0}
+    wanted = {"CPU": share.cpus or 1, "GPU": share.gpus or 0, "memory": share.memory_bytes or 0}
     return any(
         node["Alive"] and all(node["Resources"].get(name, 0) >= count for name, count in wanted.items())
         for node in ray.nodes()
@@ -369,7 +370,7 @@ def packed_outcome(job: Job, on_begin: Callable[[int, str | None], None]) -> byt
     named = os.environ.get(GPU_VARIABLE)
     given = None if named is None else tuple(filter(None, named.split(",")))
     with claimed_cores(share.cpus) as claimed:
-        return packed_attempt(work_apart, Slot(1, claimed, given if share.gpus else ()))
+        return packed_attempt(work_apart, Slot(1, claimed, given if share.gpus else None if share.gpus is None else ()))
 
 
 @contextlib.contextmanager
@@ -379,7 +380,9 @@ def claimed_cores(count: int | None, folder: Path | None = None) -> Iterator[tup
     if count is None or not machine.can_pin:
         yield None
         return
-    folder = folder or Path(tempfile.gettempdir()) / f"graphdoctor-cores-{os.getuid()}"
+    if folder is None:
+        runtime = os.environ.get("XDG_RUNTIME_DIR")
+        folder = Path(runtime or tempfile.gettempdir()) / f"graphdoctor-cores-{os.getuid()}"
     with contextlib.ExitStack() as locks:
         yield _claim(core_groups(machine.siblings, count), folder, locks)
 
@@ -387,6 +390,10 @@ def claimed_cores(count: int | None, folder: Path | None = None) -> Iterator[tup
 def _claim(groups: list[tuple[int, ...]], folder: Path, locks: contextlib.ExitStack) -> tuple[int, ...] | None:
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+            # Anybody can make what lies in a folder for all; what it leads to isn't touched.
+            return None
         with contextlib.ExitStack() as turn:
             # One after the other: two that each hold half a group would both go without.
             _lock(folder / "turn", turn, wait=True)
@@ -402,6 +409,6 @@ def _claim(groups: list[tuple[int, ...]], folder: Path, locks: contextlib.ExitSt
 def _lock(path: Path, holder: contextlib.ExitStack, *, wait: bool = False) -> None:
     import fcntl
 
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     holder.callback(os.close, descriptor)
     fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, combinations
@@ -97,6 +98,8 @@ def test_a_slot_is_called_what_it_has() -> None:
         Share(8, memory_bytes=50 * GIB): ["cores 0-7"],
     }
     assert {share: [slot.name for slot in slots_for(share, EIGHT, most=8)] for share in named} == named
+    # One that has none of its own sees all, unless it may not.
+    assert [slots_for(Share(None, gpus=count), EIGHT, most=1)[0].gpus for count in (None, 0)] == [None, ()]
     # Where processes can't be held to cores, their number still counts.
     assert slots_for(Share(4), replace(EIGHT, can_pin=False), most=8) == [Slot(1, None, ()), Slot(2, None, ())]
 
@@ -209,3 +212,25 @@ def test_cores_are_claimed_once(tmp_path: Path) -> None:
         assert set(everything) == os.sched_getaffinity(0)
     with claimed_cores(None, tmp_path) as none:
         assert none is None
+
+
+def test_locks_of_cores_lie_in_a_folder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with claimed_cores(1):
+        (made,) = tmp_path.iterdir()
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+    # What somebody else put there is left alone, whatever it leads to.
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(elsewhere)
+    with claimed_cores(1, link) as none:
+        assert none is None
+    target = tmp_path / "precious"
+    (made / "turn").unlink()
+    (made / "turn").symlink_to(target)
+    with claimed_cores(1) as none:
+        assert none is None
+    assert not target.exists()
+    assert not list(elsewhere.iterdir())
