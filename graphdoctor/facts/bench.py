@@ -21,6 +21,9 @@ from .trials import ResultError
 PROCESSES_DIFFER = 0.03
 """How much two processes that run the same program can differ on a quiet machine, as a share."""
 
+HOST_BOUND = 0.8
+"""Kernels that take less than this share of a call on a GPU leave it waiting for its host."""
+
 EAGER = "eager"
 """The name of the variant without torch.compile, which is the first."""
 
@@ -80,12 +83,14 @@ class Speedup(Fact):
     """How many times as fast as eager mode: the time of a call in eager mode divided by the variant's."""
 
     ratio: float
-    """Median over all rounds, in each of which every variant has its turn."""
+    """Median over all rounds, in each of which every variant has its turn; or that of the best rounds."""
     low: float
-    """Lower end of the ratio's 95% confidence interval."""
+    """Lower end of the ratio's 95% confidence interval; of best rounds, what the three shortest of each allow."""
     high: float
     """Upper end of that interval."""
     rounds: int
+    is_of_best: bool = False
+    """Of the second shortest round of each, because a call waits for its host, whose speed changes."""
 
 
 class BreakEven(Fact):
@@ -188,6 +193,12 @@ class Variant(Fact):
     """Steady calls in a row, as in a loop; on a GPU until the last of a few is done."""
     alone_us: CallTimes | None = None
     """Steady calls on a GPU, each until the device is done; None where that is the same."""
+    best_us: float | None = None
+    """A call in the second shortest round; None unless the speed-up is of these."""
+    device_us: float | None = None
+    """The part of a call in a row in which a GPU works, by torch.profiler; None without CUDA, or if unknown."""
+    awaits_backward: bool = False
+    """torch records its CUDA graphs anew in each call, because outputs of earlier calls await their backward pass."""
     speedup: Speedup | None = None
     """Of calls in a row, beside eager mode; for eager mode itself, beside a second process that runs the same, which
     shows the noise."""
@@ -226,6 +237,16 @@ class Variant(Fact):
         """Seconds that compiling adds: in a cold start, or if none was measured, in a restart."""
         return self.compile_warm_s if self.compile_cold_s is None else self.compile_cold_s
 
+    @property
+    def time_us(self) -> float | None:
+        """A call, as the speed-up counts it; None if it wasn't timed."""
+        return self.best_us if self.best_us is not None or self.call_us is None else self.call_us.median
+
+    @property
+    def waits_for_host(self) -> bool:
+        """Whether the GPU clearly works for less time than a call takes."""
+        return self.device_us is not None and self.device_us < HOST_BOUND * (self.time_us or 0.0)
+
 
 class Throughput(Fact):
     """What one call works on."""
@@ -242,6 +263,8 @@ class BenchVerdict(Fact):
     best: str | None
     """Name of the fastest correct variant; ``eager`` if none is measurably faster. Of those that can't be told apart,
     the one that compiles fastest; of a sweep, that of the largest size that ran. None if eager mode itself failed."""
+    untried: str | None = None
+    """A variant that wasn't measured and may be faster, as ``--variant`` reads it; None if there is none."""
 
 
 class Noise(Fact):

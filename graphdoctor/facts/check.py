@@ -70,6 +70,8 @@ class BaselineEntry(Fact):
     """Functions that torch skipped because of it."""
     rest_eager_frames: tuple[str, ...] = ()
     """Functions whose rest runs eagerly after it."""
+    may_rise: bool = False
+    """Whether it may happen any number of times; written by hand, and kept by an update."""
     message: str
     """The finding's message, for people who review the file."""
 
@@ -105,6 +107,8 @@ class WorseFinding(Fact):
     """As it is now."""
     before: BaselineEntry
     """As it is in the baseline."""
+    is_rise: bool = False
+    """Whether it is worse because it happens ten times as often, for as many calls."""
 
 
 class TargetCheck(Fact):
@@ -125,7 +129,7 @@ class TargetCheck(Fact):
     """Findings that neither the baseline nor an ignore allows, worst first, including those below ``fail_on``."""
     known: tuple[Finding, ...] = ()
     grown: tuple[Finding, ...] = ()
-    """Of these, the ones that happened more often than in the baseline; reported, but never a failure."""
+    """Of these, the ones that happened more often than in the baseline; a failure from ten times on (``worse``)."""
     worse: tuple[WorseFinding, ...] = ()
     """Of the known ones, those with worse effects than in the baseline; they fail it like new ones."""
     newly_eager: tuple[str, ...] = ()
@@ -184,6 +188,8 @@ class CheckReport(Document):
     """Absolute path of the git repository that ``root`` is in; None outside any. SARIF and GitHub's annotations have
     paths relative to it."""
     notes: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    """Environment variables that replaced the project's rules of what fails, such as ``GRAPHDOCTOR_FAIL_ON=never``."""
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:

@@ -20,11 +20,12 @@ def command_line(target: TargetInfo, command: str, *flags: str) -> str | None:
         flags: Other flags of that command.
 
     Returns:
-        One line; None if the run was not one of a target.
+        One line; None if the run was not one of a target, or has what a terminal can't show.
     """
     if target.text is None or target.runs_itself:
         return None
-    return shlex.join(["graphdoctor", command, target.text, *_options(target), *flags])
+    line = shlex.join(["graphdoctor", command, target.text, *_options(target), *flags])
+    return line if line.isprintable() else None
 
 
 def _options(target: TargetInfo) -> Iterator[str]:

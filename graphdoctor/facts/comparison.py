@@ -92,6 +92,8 @@ class DiagnosisComparison(Fact):
     new: tuple[Finding, ...]
     """Findings that only the second has, worst first."""
     gone: tuple[Finding, ...]
-    """Findings that only the first has, worst first."""
+    """Findings that only the first has, worst first; empty if the second run is partial."""
     same: tuple[SameFinding, ...]
     """Findings that both have, worst first."""
+    unseen: tuple[Finding, ...] = ()
+    """Findings of the first that a partial second run doesn't have, which may only not have got there."""

@@ -91,6 +91,12 @@ class PairedTime(Fact):
         is_faster = self.ratio_high < 1 and self.after_us < self.before_us
         return is_faster or (self.ratio_low > 1 and self.after_us > self.before_us)
 
+    @property
+    def shown_ratio(self) -> float | None:
+        """The ratio of the two medians, to stand beside them; None if the interval of the turns doesn't hold it."""
+        ratio = self.after_us / self.before_us
+        return ratio if self.ratio_low <= ratio <= self.ratio_high else None
+
 
 class ColdCompile(Fact):
     """What compiling takes in a new process with an empty cache on disk, without a fix and with it."""
@@ -190,6 +196,34 @@ class TrialChoices(Fact):
     """Whether fixes that may change results for other inputs were tried too."""
     timing: Timing
     """What was timed: the program with all verified fixes, each fix too, or nothing."""
+    proposer: str | None = None
+    """The command that was asked for edits of what was left; None for none."""
+
+
+class TriedPatch(Fact):
+    """A patch that somebody wrote, and what its trial showed."""
+
+    name: str
+    """What the patch was read from; ``-`` for standard input."""
+    verdict: Verdict
+    """``verified``: all results equal those of the unmodified program, and breaks, recompiles or graphs are fewer, or
+    the call is faster; ``no effect``: results are equal, and nothing is better."""
+    reason: str | None = None
+    """Why, as a clause."""
+    after: Counts | None = None
+    """Counts of the program with it; None if it failed."""
+    sites_gone: tuple[str, ...] = ()
+    """Break sites that it removed, as ``file:line (GB0059)`` in the program before."""
+    sites_new: tuple[str, ...] = ()
+    """Break sites that appeared with it, in the program after."""
+    lines_not_run: tuple[str, ...] = ()
+    """``file:line`` of each part that it changes and that neither a call nor another input ran."""
+    compared: Comparison | None = None
+    """Its results compared with those of the unmodified program without torch.compile."""
+    attacked: Attacked | None = None
+    """What other inputs showed; None if none were tried."""
+    recording: str | None = None
+    """The trial's recording, a folder in ``fixes/`` of the first recording; None if there was no trial."""
 
 
 class Treatment(Fact):
@@ -225,6 +259,8 @@ class Treatment(Fact):
     declined: dict[str, str] = field(default_factory=dict)
     """Findings of the unmodified program that no edit was written for, by fingerprint, each with the reason."""
     left: tuple[LeftFinding, ...] = ()
+    patch: TriedPatch | None = None
+    """The patch that was tried in place of fixes; None for fixes."""
     choices: TrialChoices | None = None
     """What was asked for; None in recordings of 0.1."""
     trial_count: int = 0
@@ -233,3 +269,15 @@ class Treatment(Fact):
     """Whether an interrupt ended the trials, so that more could have been tried."""
     notes: tuple[str, ...] = ()
     """What limits the verdicts: results that differ from run to run, omitted trials, missing times."""
+
+    @property
+    def applied(self) -> tuple[TriedFix, ...]:
+        """The fixes that were applied together at the end, each once."""
+        return distinct([fix for fix in self.tried if fix.is_applied])
+
+
+def distinct(fixes: Sequence[TriedFix]) -> tuple[TriedFix, ...]:
+    """Each fix once: one trial can serve several findings, and a fix that didn't help is tried again with others."""
+    last = {(fix.title, fix.fingerprint): fix for fix in fixes}
+    kept = (fix for fix in fixes if fix.is_applied or fix is last[fix.title, fix.fingerprint])
+    return tuple({(fix.round, fix.title, fix.snippet, fix.diff): fix for fix in kept}.values())

@@ -230,6 +230,10 @@ def worded_exit(exit_: ProbeExit, surface: Surface) -> ProbeExit:
     return exit_.replace(message=message, hint=hint)
 
 
+_NEAR = 0.65
+"""The least share of letters that two names have in common, in order, if one may be meant by the other."""
+
+
 def did_you_mean(names: Sequence[str], otherwise: str | None = None) -> str | None:
     """A hint with the names that are near to what was written, or another one where none is."""
     return f"Did you mean {' or '.join(names)}?" if names else otherwise
@@ -237,9 +241,14 @@ def did_you_mean(names: Sequence[str], otherwise: str | None = None) -> str | No
 
 def nearest(name: str, known: Iterable[str], *, most: int = 1, otherwise: str | None = None) -> str | None:
     """A hint with the known names that are nearest to what was written, or another one where none is near."""
+    return did_you_mean(near_names(name, known, most=most), otherwise)
+
+
+def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+    """The known names that somebody who wrote this may have meant, the nearest first: a slip of a letter or two."""
     import difflib
 
-    return did_you_mean(difflib.get_close_matches(name, list(known), n=most), otherwise)
+    return difflib.get_close_matches(name, list(known), n=most, cutoff=_NEAR)
 
 
 def during(phase: str | None) -> str:

@@ -74,6 +74,10 @@ class CacheBypass(Fact):
     """Whether Inductor's cache takes the graph all the same: then only AOTAutograd's tracing is made again."""
 
 
+MOST_KERNELS = 10
+"""How many kernels a call's share names."""
+
+
 class KernelTime(Fact):
     """All runs of one kernel in a call."""
 
@@ -119,7 +123,7 @@ class KernelShare(Fact):
     """The host's time in neither of these, nor in kernels that run on the host, nor waiting for a device: the program's
     own Python."""
     largest: tuple[KernelTime, ...] = ()
-    """The kernels that take the most time, at most ten."""
+    """The kernels that take the most time, at most ``MOST_KERNELS``."""
 
     @property
     def kernels_us(self) -> float | None:

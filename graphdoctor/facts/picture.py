@@ -28,9 +28,9 @@ from .stack import Origin
 LoweredGraph = Literal["forward", "backward", "inference"]
 """A graph that AOTAutograd hands to Inductor."""
 
-SegmentKind = Literal["graph", "eager", "guards", "compile"]
+SegmentKind = Literal["graph", "eager", "guards", "compile", "backward"]
 """``graph``: a compiled graph ran; ``eager``: tensor operations outside any graph; ``guards``: Dynamo looked for a
-matching cache entry; ``compile``: torch compiled a frame."""
+matching cache entry; ``compile``: torch compiled a frame; ``backward``: autograd ran outside AOTAutograd's graphs."""
 
 Stage = Literal["dynamo", "joint", "forward", "backward", "inference", "post_grad"]
 """The stage at which a graph was logged: as Dynamo captured it (``dynamo_output_graph``), as AOTAutograd traced it with
@@ -195,9 +195,9 @@ class Segment(Fact):
 class Lane(Fact):
     """One call on a time axis.
 
-    The time outside segments is Python: the program's own code, Dynamo's entry code, and a backward pass except for
-    AOTAutograd's graphs. In a call without a profiler, it includes eager operations and guard checks. All times are CPU
-    time: on a GPU, a graph ends when its kernels are launched, and the call ends when the device is idle.
+    The time outside segments is Python: the program's own code and Dynamo's entry code. In a call without a profiler,
+    it includes eager operations, guard checks, and a backward pass. All times are CPU time: on a GPU, a graph ends when
+    its kernels are launched, and the call ends when the device is idle.
     """
 
     call_index: int | None

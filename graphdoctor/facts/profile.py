@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
 
 from .base import Document, Fact
@@ -283,9 +284,12 @@ class ProfileReport(Document):
     graph_input_copy_us: float | None = None
     """Copies into the static inputs of CUDA graphs; None if unknown."""
     caches: CacheUse | None = None
-    """What the caches on disk did in this run, which began with an empty folder."""
-    compile_cold_s: float | None = None
-    """Seconds of compiling in this run, with our own records of it; None if torch didn't say."""
+    """What the caches of graphs did in this run, which began with empty ones."""
+    compile_s: float | None = None
+    """Seconds of compiling in this run, with our own records of it; None if torch didn't say. All code was generated;
+    what was compiled from the same code before, in C++ or Triton, wasn't compiled again."""
+    phases: dict[str, float] = field(default_factory=dict)
+    """Seconds of what the profile took its time for, the longest first, such as ``compiling``; not those under 0.1."""
     calibration: Calibration | None = None
     """What this device reaches; None if it wasn't measured."""
     findings: tuple[Finding, ...] = ()

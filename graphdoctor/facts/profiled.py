@@ -180,6 +180,8 @@ class Calibration(Fact):
     """What the launch of a small kernel takes; None on a CPU."""
     is_kept: bool = False
     """It was measured in an earlier run."""
+    measured_on: str | None = None
+    """The day, such as ``2026-11-27``; None of what was kept before that was noted."""
     is_steady: bool = True
     """Each was measured twice with the same result, but for a tenth."""
 

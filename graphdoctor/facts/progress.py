@@ -5,30 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .base import Fact
+
 if TYPE_CHECKING:
     from .cure import CureStep
     from .fixes import PairedTime, Verdict
 
 
-@dataclass(frozen=True)
-class TrialCounts:
-    """How far the trials are.
+PHASES_VARIABLE = "_GRAPHDOCTOR_PHASES"
+"""Names a descriptor to a command, which writes what it does now to it, a line for each phase."""
 
-    Args:
-        trial: Number of the trial that began last; 0 before the first.
-        trials: Trials that are certain to be made, those that were made among them.
-        timing: Number of the timing that began last; 0 before the first.
-        timings: Timings that are certain to be made, likewise.
-        left_s: Seconds that the rest of these takes, from what this run's own took; None until that is known.
-        is_open: Whether more can come: a fix can uncover the next break, and timing comes last.
-    """
 
-    trial: int
-    trials: int
-    timing: int = 0
-    timings: int = 0
-    left_s: float | None = None
-    is_open: bool = True
+class CommandPhases(Fact):
+    """What the phases of a command took that ended well."""
+
+    command: tuple[str, ...]
+    """What makes two runs comparable: the command, its options, the target, the versions."""
+    phases: tuple[tuple[str, float], ...]
+    """In order, each with its seconds."""
 
 
 @dataclass(frozen=True)
@@ -63,4 +57,4 @@ class DecidedStep:
     eager_us: float | None
 
 
-TrialEvent = TrialCounts | DecidedTrial | TimedPrograms | DecidedStep
+TrialEvent = DecidedTrial | TimedPrograms | DecidedStep

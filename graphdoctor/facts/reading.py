@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import textwrap
 from collections.abc import Hashable
 from functools import cache
@@ -63,7 +64,18 @@ def json_of(fact: Fact) -> str:
 
 def write_fact(fact: Fact, path: Path) -> None:
     """Write a fact to a file, as ``json_of`` has it."""
-    path.write_text(json_of(fact), encoding="utf-8")
+    write_private(path, json_of(fact))
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Write a file of a recording, which its owner alone can read: values and source are in it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def plain(fact: Fact) -> dict[str, Any]:

@@ -89,7 +89,6 @@ GapKind = Literal[
     "nothing_compiled",
     "not_put_back",
     "missing_torch_name",
-    "script",
     "rank_unread",
 ]
 """What a recording lacks, for whoever decides by it; its ``message`` is for people alone."""

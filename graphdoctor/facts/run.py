@@ -96,8 +96,9 @@ class ProbeExit(Fact):
     """Exit status; negative for a signal; None when unknown."""
     phase: PhaseText | None = None
     """What it was doing last, such as ``call 2``."""
-    reason: Literal["finished", "error", "exited", "timeout", "killed", "interrupted"] | None = None
-    """``error``: the target failed; ``exited``: the program ended the process itself."""
+    reason: Literal["finished", "error", "exited", "timeout", "killed", "interrupted", "running", "lost"] | None = None
+    """``error``: the target failed; ``exited``: the program ended the process itself; ``running``: it hasn't ended;
+    ``lost``: graphdoctor was stopped before it could write how it ended. None for a log of others."""
     phase_kind: PhaseKind | None = None
     """Which phase that is, whatever its number; None if it is unknown, and in recordings of 0.1."""
     stopped_for: Literal["timeout", "memory"] | None = None

@@ -84,6 +84,8 @@ class AttackFailure(Fact):
     is_compiled: bool
     """Whether it shows with torch.compile only."""
     difference: Difference
+    raised: tuple[str, str] | None = None
+    """The exceptions that the unmodified program and the changed one raise; None unless both raise one."""
 
 
 class Attacked(Fact):
@@ -99,8 +101,15 @@ class Attacked(Fact):
     """The first input with other results; None if there is none."""
     dropped: tuple[Difference, ...] = ()
     """What the program doesn't write on some of them while it is compiled."""
+    exceptions: tuple[AttackFailure, ...] = ()
+    """The first input on which another exception is raised, and the first with torch.compile."""
     torch_kinds: tuple[ResultKind, ...] = ()
     """Kinds of results that torch.compile changes on some of them without any edit."""
+
+    @property
+    def worst(self) -> AttackFailure | None:
+        """The first input with other results, or with another exception."""
+        return self.failure or next(iter(self.exceptions), None)
 
 
 class ResultError(Fact):
@@ -139,7 +148,7 @@ class Replay(Fact):
     lost: tuple[str, ...] = ()
     """Attributes of modules that the calls change, and that an exported program leaves as they are."""
     steady_us: float | None = None
-    """Median time of the last call, repeated until nothing compiles, in microseconds; None if it kept compiling."""
+    """Only in older recordings."""
     parts: tuple[CompilerPart, ...] = ()
     """Parts of the compiler that were used, or would have been if they weren't left out, in that order; empty if
     nobody asked."""
@@ -186,7 +195,7 @@ class TrialResult(Fact):
     calls_s: float | None = None
     """Seconds of all calls, including compilation."""
     steady_us: float | None = None
-    """Median time of the last call, repeated until nothing compiles, in microseconds."""
+    """Only in older recordings: replays run beside each other, so that their times can't be compared."""
     outputs: OutputsVerdict
     """How the outputs compare with eager mode."""
     largest_difference: float | None = None

@@ -96,14 +96,18 @@ def names(expressions: Iterable[str]) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name in backquotes if it is code; a phrase such as "grad mode" as it is."""
-    if name == "autocast":
+    """A name in backquotes if it is code; a phrase such as "grad mode", or one that quotes code itself, as it is."""
+    if name == "autocast" or "`" in name:
         return name
     return name if re.search(r"[a-z] [a-z(]", name) and not re.search(r"[<>=%]", name) else f"`{name}`"
 
 
+_WIDE = 2.0
+"""The ends of an interval this far apart, as a factor, leave of a ratio only that it is no smaller."""
+
+
 def speed_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
-    """How much faster or slower, such as ``1.7x faster`` with a multiplication sign.
+    """How much faster or slower, such as ``1.7x faster`` with a multiplication sign; at least, if the interval is wide.
 
     Args:
         ratio: The time after over the time before, above 0.
@@ -120,6 +124,8 @@ def speed_text(ratio: float, low: float | None = None, high: float | None = None
     if low <= 1 <= high:
         return f"no clear difference ({_factor(1 / high)} to {_factor(1 / low)})"
     ends = (1 / high, 1 / low) if is_faster else (low, high)
+    if ends[1] > _WIDE * ends[0]:
+        return f"at least {_factor(ends[0])} {'faster' if is_faster else 'slower'}"
     return f"{text} ({_factor(ends[0])} to {_factor(ends[1])})"
 
 
@@ -167,13 +173,6 @@ def factor_text(ratio: float) -> str:
     # What is near 1, but isn't 1, isn't shown as 1.
     digits += f"{ratio:.{digits}f}" == "1.00" and ratio != 1
     return f"{ratio:.{digits}f}{_TIMES}"
-
-
-def spread_text(spread: float) -> str:
-    """How far quartiles are apart, beside their median: ``12% apart``, ``19 times their median apart``."""
-    if spread < 2:
-        return f"{percent(spread)} apart"
-    return f"{spread:,.{0 if spread >= 10 else 1}f} times their median apart"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

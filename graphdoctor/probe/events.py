@@ -6,8 +6,11 @@ reported without torch.
 
 from __future__ import annotations
 
-import json
+import os
 import threading
+
+# By name: a program may replace what the module has.
+from json import JSONEncoder, dumps, loads
 from pathlib import Path
 
 from ..facts.base import Fact
@@ -24,7 +27,9 @@ class EventFile:
 
     def __init__(self, path: Path | None) -> None:
         # Unbuffered bytes: a line is in the kernel when write() returns, whatever kills the process next.
-        self._stream = None if path is None else path.open("ab", buffering=0)
+        # Private: values of the program are in it.
+        private = None if path is None else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._stream = None if private is None else open(private, "ab", buffering=0)  # noqa: PTH123, SIM115 - a descriptor
         self._lock = threading.Lock()
         self._phase = ""
         self._kind: PhaseKind = "importing torch"
@@ -67,11 +72,14 @@ def json_text(value: object) -> str:
 
     Half a surrogate pair, which a Python string may hold and JSON may not, becomes a question mark.
     """
-    text = json.dumps(value, default=_plain)
+    text = _ENCODER.encode(value)
     if "\\ud" not in text:
         return text
-    return json.dumps(json.loads(json.dumps(value, default=_plain, ensure_ascii=False).encode("utf-8", "replace")))
+    return dumps(loads(dumps(value, default=_plain, ensure_ascii=False).encode("utf-8", "replace")))
 
 
 def _plain(value: object) -> object:
     return vars(value) if isinstance(value, Fact) else str(value)
+
+
+_ENCODER = JSONEncoder(default=_plain)

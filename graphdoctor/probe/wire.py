@@ -14,6 +14,7 @@ FORMAT = 1
 """Of ``recording.json``: a recording with another number is refused."""
 
 EXIT_UNWRITABLE = 74
+EXIT_CLOSED = 73
 """Exit status of a probe that couldn't write its events; EX_IOERR of sysexits.h."""
 
 ARTIFACT_PREFIX = "graphdoctor_"
@@ -130,11 +131,15 @@ class BenchTurn(TypedDict):
     """The most memory until now, since the calls are steady; None if unknown."""
 
 
-class BenchFloor(TypedDict):
-    """What a benched program answers to ``{"floor": true}``."""
+class BenchTime(TypedDict):
+    """What a benched program answers to ``{"floor": true}`` and ``{"device": true}``."""
+
+    awaits_backward: bool
+    """Outputs of earlier calls await their backward pass, so that torch can't launch its CUDA graphs again."""
 
     us: float | None
-    """Time of a compiled call that computes next to nothing, in microseconds; None if it couldn't be measured."""
+    """Time of a compiled call that computes next to nothing, or the GPU's part of a call, in microseconds; None if it
+    couldn't be measured."""
 
 
 UnseenReads = Literal["network", "processes", "reads"]

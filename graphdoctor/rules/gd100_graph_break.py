@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.toolkit import BreakRule, BreakSite
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, code_fix
 
 _EMPTY_HINTS = re.compile(
     r"report an issue|file an issue|It may be possible to write Dynamo tracing rules|This graph break is fundamental"
-    r"|likely to be a Dynamo bug|caused by an earlier graph break",
+    r"|likely to be a Dynamo bug|caused by an earlier graph break"
+    r"|Your code may result in an error when running in eager",
     re.IGNORECASE,
 )
+_BUILD = "torch/_dynamo/variables/builtin.py, 2.13: __build_class__"
 
 
 class GraphBreak(BreakRule):
@@ -58,6 +60,8 @@ class GraphBreak(BreakRule):
         return f"`{site.shown}`: {site.gb_type}" if site.expression.strip() else site.gb_type
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        if site.gb_type.startswith("Invalid call to __build_class__") and site.is_own_code:
+            return (code_fix("Move the class out of the compiled function, and pass it what it reads there", _BUILD),)
         useful = [hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint)]
         return tuple(
             Fix(title=" ".join(hint.split()), kind="config" if "config." in hint else "code", source="torch's hint")

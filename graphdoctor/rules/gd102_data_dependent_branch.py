@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
 
@@ -29,6 +29,15 @@ class _Branch:
     kind: Kind
     condition: ast.expr | None
     rewrite: str | None = None
+
+    @property
+    def of_tensor(self) -> _Branch:
+        """The branch, on the only part of its condition that Python can't answer without a tensor."""
+        match self.condition:
+            case ast.BoolOp(values=values):
+                rest = [value for value in values if not _is_answered_by_python(value)]
+                return replace(self, condition=rest[0]) if len(rest) == 1 else self
+        return self
 
 
 class DataDependentBranch(BreakRule):
@@ -83,7 +92,7 @@ class DataDependentBranch(BreakRule):
 
     def message(self, site: BreakSite) -> str:
         branch = _branch(site)
-        condition = f"`{_condition(site, branch)}`"
+        condition = f"`{_condition(site, branch.of_tensor)}`"
         match branch.kind:
             case "boolean":
                 return f"{condition} reads a tensor's truth value in Python"
@@ -115,6 +124,8 @@ class DataDependentBranch(BreakRule):
                 yield code_fix(_in_place_of(name, site.node))
             case "inside":
                 yield call_fix("Call it outside the compiled function")
+            case "if" if (why := _without_value(site.statement_node, condition)) is not None:
+                yield code_fix(why)
             case kind:
                 what = f"`if {condition}`" if kind == "if" else f"the choice by `{condition}`"
                 title = f"Replace {what} with `torch.where` on the values of both branches"
@@ -122,6 +133,26 @@ class DataDependentBranch(BreakRule):
                     title = f"Keep `{shortened(protecting)}` in Python, and choose by the rest with `torch.where`"
                 yield rewritten(site, branch.rewrite, title)
                 yield code_fix("Keep both branches in the graph with `torch.cond`")
+
+
+def _without_value(statement: ast.stmt | None, condition: str) -> str | None:
+    """What to do with an ``if`` of which a branch has no value that could be chosen; None if each has one."""
+    branches = [*statement.body, *statement.orelse] if isinstance(statement, ast.If) else ()
+    for node in (node for branch in branches for node in ast.walk(branch)):
+        match node:
+            case ast.Break() | ast.Continue():
+                return f"Run every step of the loop, and let `torch.where` choose by `{condition}` what a step changes"
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=target, attr=method), args=given)) if method.endswith(
+                "_"
+            ) and not method.startswith("_"):
+                name, value = ast.unparse(target), "…"
+                if method in ("copy_", "fill_") and len(given) == 1:
+                    value = ast.unparse(given[0])
+                written = f"{name}.copy_(torch.where({condition}, {value}, {name}))"
+                return f"Write in both cases, and choose what: `{shortened(written)}`"
+            case ast.Expr(value=ast.Call()) | ast.Return(value=None) | ast.Delete():
+                return f"Return what `{condition}` is computed from, and take the branch where the function is called"
+    return None
 
 
 def _in_place_of(name: str, call: ast.expr | None) -> str:
@@ -156,6 +187,8 @@ def _branch(site: BreakSite) -> _Branch:
                 return _Branch("raise", test, _asserted(holds, _message(statement.body)))
             return _Branch("if", test, _where_of_if(statement))
     for node in ast.walk(statement) if statement else ():
+        if isinstance(node, ast.IfExp) and _is_answered_by_python(node.test):
+            continue
         if isinstance(node, ast.IfExp) and (pointed is None or _holds(node.test, pointed) or _is(node, pointed)):
             where = _where(node.test, node.body, node.orelse)
             return _Branch("ternary", node.test, where and spliced(site.statement, node, where))

@@ -50,3 +50,7 @@ class DisabledFunction(BreakRule):
     def suggested(self, site: BreakSite) -> Fixes:
         title = f"Remove `torch.compiler.disable` from `{site.called or 'the function'}` if torch can trace it now"
         yield code_fix(title, "torch's hint for GB0098")
+
+    def fixes(self, site: BreakSite) -> Fixes:
+        # The target itself can be disabled: then torch traces no line of it, and the edit is the same.
+        return tuple(self.suggested(site)) if site.entry.origin == "user" else ()

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from graphdoctor.rules.toolkit import OWN_FUNCTION, BreakRule, BreakSite, Fixes, code_fix, shortened
+
+_FORMATTED = r"\Aexample_value type: str; op: call_function"
+"""Of ``"%s" % y``."""
+_TEXT = re.compile(r"StringFormatVariable|object of type 'str' has no len|sq_contains not implemented for str$")
+_UNKNOWN = "a value in it that is unknown while tracing, such as a tensor's"
 
 
 class UnsupportedCall(BreakRule):
     """A call that Dynamo doesn't support.
 
     ## What it finds
-    A call to a builtin such as `exec`, a method of an object written in C, or a NumPy function without a torch version.
+    A call to a builtin such as `exec`, a method of an object written in C, or a NumPy function without a torch version;
+    and text with a tensor's value in it, such as `str(t)` or an f-string, where the program does more than pass it on.
 
     ## Why it costs
     Dynamo ends the graph, makes the call in Python, and starts a new graph after it. In a loop, a `try` or a `with`, it
@@ -52,9 +60,15 @@ class UnsupportedCall(BreakRule):
         r"|Attempted to a str\(\) method implemented in C/C\+\+"
     )
 
+    context = rf"{_FORMATTED}|{_TEXT.pattern}"
+
     def message(self, site: BreakSite) -> str:
         if "numpy function" in site.gb_type:
             return f"`{site.named}` is a NumPy function that torch can't trace"
+        if _needs_text(site):
+            is_known = "TensorVariable" in site.torch_context
+            what = "a tensor's value in it, as" if is_known else _UNKNOWN
+            return f"`{site.shown}` needs text with {what} in an f-string"
         if _is_text(site):
             return f"`{site.named}` turns a tensor's values into text, so torch can't put it in a graph"
         return f"torch doesn't support the call `{site.named}`"
@@ -62,15 +76,21 @@ class UnsupportedCall(BreakRule):
     def suggested(self, site: BreakSite) -> Fixes:
         if "numpy function" in site.gb_type:
             yield code_fix(f"Replace `{site.named}` with torch operations")
-        elif site.bare_call is not None:
+        elif site.bare_call is not None and not _needs_text(site):
             yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
-        elif _is_text(site):
+        elif _is_text(site) or _needs_text(site):
             yield code_fix("Return the tensor and make the text outside the compiled function")
         else:
             yield code_fix(f"Call `{site.named}` before the compiled function and pass its result in")
         yield OWN_FUNCTION
 
 
+def _needs_text(site: BreakSite) -> bool:
+    """Whether the line uses text that torch only formats after the graph has run."""
+    return _TEXT.search(site.torch_context) is not None
+
+
 def _is_text(site: BreakSite) -> bool:
     is_str = site.torch_context.startswith(("builtin str ", "builtin repr ", "builtin format "))
-    return site.gb_type == "repr() on tensor" or (is_str and "TensorVariable" in site.torch_context)
+    is_formatted = re.search(_FORMATTED, site.torch_context) is not None
+    return site.gb_type == "repr() on tensor" or is_formatted or (is_str and "TensorVariable" in site.torch_context)

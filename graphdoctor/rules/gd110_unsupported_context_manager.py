@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 
 from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, setting, shortened
 
@@ -80,7 +81,15 @@ class UnsupportedContextManager(BreakRule):
     def suggested(self, site: BreakSite) -> Fixes:
         if site.cause.torch_id == "GB0263" or site.gb_type.startswith("attempted to trace contextlib"):
             yield setting("enable_trace_contextlib", "Let torch trace `@contextmanager` functions")
-        yield call_fix(f"Enter `{_managers(site)}` around the call to the compiled function")
+        statement = site.statement_node
+        items = statement.items if isinstance(statement, ast.With | ast.AsyncWith) else ()
+        # A name alone can be a local variable, which nobody can enter outside.
+        made = ", and make it there if the function makes it" if _has_names(items) else ""
+        yield call_fix(f"Enter `{_managers(site)}` around the call to the compiled function{made}")
+
+
+def _has_names(items: Iterable[ast.withitem]) -> bool:
+    return any(isinstance(item.context_expr, ast.Name) for item in items)
 
 
 def _managers(site: BreakSite) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from graphdoctor.facts.recording import Enclosing
-from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.toolkit import (
     BreakSite,
     Fixes,
@@ -13,9 +15,12 @@ from graphdoctor.rules.toolkit import (
     RuleMatch,
     call_fix,
     code_fix,
+    shortened,
 )
 
 _LOOPS: tuple[str, ...] = ("for", "while")
+_IS_CALL = re.compile(r"(?:[\w., ]+ = )?[\w.]+\([^\n]*\)\Z")
+_OF_TORCH = re.compile(r"with torch\.")
 _Where = tuple[StackEntry, Enclosing]
 
 
@@ -90,7 +95,7 @@ def _match(site: BreakSite, view: RecordingView) -> RuleMatch:
         effects=site.effects,
         break_effects=("frame_skipped",),
         user_stack=stack,
-        fixes=_fixes(site, where),
+        fixes=_fixes(site, where, view),
     )
 
 
@@ -115,17 +120,33 @@ def _entry_at(entry: StackEntry, line: int, text: str | None) -> StackEntry:
     return entry.replace(line=line, text=text, column=None, end_column=None, indent=None)
 
 
-def _fixes(site: BreakSite, where: _Where | None) -> Fixes:
+def _out_of(entry: StackEntry, block: Enclosing, site: BreakSite, view: RecordingView) -> Fixes:
+    """How to leave the block that kept torch from resuming, which can be in a function that called this one."""
+    is_called, context = entry.at != site.entry.at, view.contexts[entry.at]
+    if block.kind in _LOOPS:
+        # A function that is called is compiled by itself already.
+        is_alone = is_called and context.statement_line == block.line + 1 and _IS_CALL.match(context.statement)
+        if not is_alone:
+            yield code_fix(f"Move the body of the `{block.kind}` on line {block.line} into a function", is_safe=True)
+        return
+    line = f"the call `{shortened(entry.text)}`" if is_called and entry.text else "this line"
+    # torch resumes inside its own context managers, such as no_grad().
+    alike = [each for each in context.enclosing if each.kind == block.kind and not _OF_TORCH.match(each.text)]
+    lines = sorted(each.line for each in alike or (block,))
+    plural = (
+        f"{block.kind}` blocks on lines {' and '.join(map(str, lines))}"
+        if len(lines) > 1
+        else f"{block.kind}` on line {lines[0]}"
+    )
+    yield code_fix(f"Move {line} out of the `{plural}")
+
+
+def _fixes(site: BreakSite, where: _Where | None, view: RecordingView) -> Fixes:
     """What helps, unless only the fix of the break does, which has its own finding, as torch's own code has."""
     if site.mechanism is not None or (site.is_own_code and where is None):
         return
     if where is not None and site.is_own_code:
-        _, block = where
-        is_loop = block.kind in _LOOPS
-        what = f"Move the body of the `{block.kind}` on line {block.line} into a function"
-        yield code_fix(
-            what if is_loop else f"Move this line out of the `{block.kind}` on line {block.line}", is_safe=is_loop
-        )
+        yield from _out_of(*where, site, view)
         return
     # A package's function isn't edited.
     if where is not None and where[0].origin == "user":
@@ -134,4 +155,9 @@ def _fixes(site: BreakSite, where: _Where | None) -> Fixes:
         yield code_fix(title, is_safe=True)
     owner = f" of {site.entry.package}" if site.entry.package else ""
     name = site.entry.qualname or site.entry.function
-    yield call_fix(f"Call `{name}`{owner} outside the compiled function, or under torch.compiler.disable")
+    outer = [entry for entry in site.stack if entry.origin in PROGRAM_ORIGINS and entry.at != site.entry.at]
+    # Under torch.compiler.disable, its call would still be a break at the same place.
+    if outer and outer[-1].origin == "user":
+        yield call_fix(f"Call `{name}`{owner} outside the compiled function")
+    else:
+        yield call_fix(f"Compile what doesn't call `{name}`{owner}, such as layers by themselves")

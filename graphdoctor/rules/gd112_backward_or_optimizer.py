@@ -37,7 +37,8 @@ class BackwardOrOptimizer(BreakRule):
         return (x * weight).sum().detach()
     ```
     Compile the forward pass and the loss, and call `backward()` on the result outside. Compile the optimizer step
-    separately with `torch.compile(optimizer.step)`.
+    separately with `torch.compile(optimizer.step)`. The whole step in parts can be as fast: measure both with
+    `graphdoctor bench`.
 
     ## Fix safety
     Unsafe: the caller must make these calls itself, in the same order.
@@ -49,13 +50,18 @@ class BackwardOrOptimizer(BreakRule):
     torch_ids = ("GB0123", "GB9186")
     context = r"qualname: (?:Optimizer|LRScheduler)\."
     inside = "/torch/optim/"
-    says = "`{site.named}` belongs outside the compiled function, in the training step"
+    says = "torch doesn't put `{site.named}` in a graph, so the training step is compiled in parts"
 
     def suggested(self, site: BreakSite) -> Fixes:
-        yield code_fix("Compile only the forward pass and the loss, and call this outside")
-        name = site.called or ""
-        if site.cause.torch_id in self.torch_ids:
+        name, is_traceable = site.called or "", site.cause.torch_id in self.torch_ids
+        if site.cause.torch_id == "GB0123":
+            # torch breaks with GB4927 where what it differentiated is returned, or used after a later break.
+            title = "Let torch trace the backward pass (`torch._dynamo.config.trace_autograd_ops = True`), and detach "
+            yield code_fix(f"{title}the loss right after it if it is used later", "torch's hints")
+        if is_traceable:
             yield setting("trace_autograd_ops", "Let torch trace the backward pass", "torch's hint")
-        elif name.endswith("step") and not site.in_context(r"qualname: (LRScheduler)\."):
+        # The parts of a step can be faster than its forward pass alone: it isn't known before it is measured.
+        yield code_fix("Compile only the forward pass and the loss, and call this outside, if that measures faster")
+        if not is_traceable and name.endswith("step") and not site.in_context(r"qualname: (LRScheduler)\."):
             title = f"Compile the optimizer's step on its own: give `{name}` to `torch.compile`"
             yield code_fix(title, "PyTorch tutorial: compiling the optimizer")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import BreakRule, code_fix
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix
 
 
 class ValueNotRebuilt(BreakRule):
@@ -53,6 +53,10 @@ class ValueNotRebuilt(BreakRule):
     torch_ids = ("GB0092", "GB0093", "GB1297", "GB2533", "GB8335")
     gb_type = "Reconstruction failure|Generator reconstruction with mutations|reconstructing @contextmanager object"
     says = "a break in `{site.named}` leaves a value that torch can't reconstruct"
-    remedies = (
-        code_fix("Fix the break inside `{site.named}` first: it causes this one", "torch's message for GB0092"),
-    )
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        if (site.called or "").endswith("graph_break"):
+            title = f"Remove the call to `{site.called}`, or make the value after it"
+        else:
+            title = f"Fix the break inside `{site.named}` first: it causes this one"
+        yield code_fix(title, "torch's message for GB0092")

@@ -72,5 +72,5 @@ class DdpForward(BreakRule, severity="info"):
     """
 
     mechanism = "ddp_forward"
-    says = "`DistributedDataParallel.forward` breaks the graph by design: torch compiles the module inside it"
+    says = "`DistributedDataParallel.forward` breaks the graph by design: only the module inside it can be compiled"
     remedies = (INSIDE_DDP,)

@@ -18,10 +18,12 @@ from graphdoctor.rules.toolkit import (
     distinct_values,
     grouped,
     hidden_change_count,
+    quoted,
     setting,
 )
 
 _MAX_CAUSES = 4
+_NEVER_DYNAMIC = frozenset({"length", "keys", "type", "identity", "text", "flag", "none", "attribute"})
 RAISED = {"recompile_limit": 64, "accumulated_recompile_limit": 512}
 """Above torch's defaults, 8 and 256 (``torch/_dynamo/config.py``, 2.13)."""
 
@@ -102,7 +104,7 @@ def _match(
         earlier: Its recompiles until then.
     """
     frame, limit = event.frame, event.compiles[0]
-    since = "" if limit.call_index is None else f" since call {limit.call_index}"
+    since = "" if limit.call_index is None else f" from call {limit.call_index} on"
     others = dict.fromkeys(item.described for item in event.frames[1:])
     with_it = f", together with {', '.join(f'`{name}`' for name in others)}" if others else ""
     filled = _filled_by(earlier)
@@ -113,8 +115,9 @@ def _match(
     raised = "Raise the limit if the number of variants is bounded"
     return RuleMatch(
         entry=frame.entry,
-        message=f"`{frame.described}` runs eagerly{since}{with_it}: it hit torch's {name} after "
-        f"{counted(len(versions), 'compile')}{by}",
+        # A call that a compiled version accepts still runs that; one that none accepts runs eagerly or raises.
+        message=f"`{frame.described}` is no longer compiled for new values{since}{with_it}: it hit torch's {name} "
+        f"after {counted(len(versions), 'compile')}{by}",
         count=1,
         of=event.compiles,
         changes=distinct_values(change for item in earlier for change in item.changes),
@@ -122,10 +125,19 @@ def _match(
         reasons=limit.failure.chain if limit.failure else (),
         user_stack=versions[0].stack if versions else (),
         fixes=(
-            call_fix(f"Make the value that changes most often dynamic; {what_if} tries it"),
+            call_fix(_advice(earlier, what_if)),
             setting(name, raised, value=RAISED[name], is_safe=True),
         ),
     )
+
+
+def _advice(earlier: Iterable[RecompileEvent], what_if: str) -> str:
+    """What to do about the value that changes most often; the length of a list, say, can't be dynamic."""
+    counts = Counter((change.kind, change.expression) for event in earlier for change in set(event.changes))
+    kind, expression = next((most for most, _ in counts.most_common(1)), ("unknown", ""))
+    if kind in _NEVER_DYNAMIC:
+        return f"Keep {quoted(expression)} from changing: its own finding says how"
+    return f"Make the value that changes most often dynamic; {what_if} tries it"
 
 
 def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:

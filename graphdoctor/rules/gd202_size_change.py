@@ -14,6 +14,7 @@ from graphdoctor.rules.toolkit import (
     can_be_dynamic,
     compile_argument,
     config_fix,
+    is_specialized,
     names,
 )
 
@@ -63,6 +64,9 @@ class SizeChange(RecompileRule):
     """
 
     kinds = ("size", "rank", "dynamic_marking")
+
+    def matches(self, change: GuardChange) -> bool:
+        return super().matches(change) and not is_specialized(change)
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         if group.first.kind == "rank":
@@ -114,7 +118,8 @@ def _argument(change: GuardChange) -> str | None:
     # torch's wrapper has the argument x as kwargs['x'].
     if match[1] == "kwargs" and (key := re.fullmatch(r"kwargs\['(\w+)'\]", name)):
         return key[1]
-    return None if match[1] in _ROOTS else name
+    # What an earlier line computed has no name that torch takes.
+    return None if match[1] in _ROOTS or name.startswith("(") else name
 
 
 def _is_first(group: RecompileGroup) -> bool:

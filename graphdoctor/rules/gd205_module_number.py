@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, setting
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, quoted, setting
 
 
 class ModuleNumber(RecompileRule):
@@ -75,8 +75,8 @@ def module_number_fixes(expression: str, *, start: str) -> Fixes:
         start: Its first value, as Python prints it.
     """
     buffer = code_fix(
-        f"Keep `{expression}` in a buffer: register it with `register_buffer` where it is first set, and update it in "
-        "place",
+        f"Keep {quoted(expression)} in a buffer: register it with `register_buffer` where it is first set, and update "
+        "it in place",
     )
     if "." in start:
         return (buffer,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.rules.toolkit import (
     Fixes,
     RecompileGroup,
@@ -11,10 +12,12 @@ from graphdoctor.rules.toolkit import (
     call_fix,
     code_fix,
     config_fix,
+    is_specialized,
+    quoted,
     sources_setting,
 )
 
-_SMALL = re.compile(r"^2 <= (\S+\.shape\[\d+\])$")
+_SMALL = re.compile(r"^(?:2 <= )?(\S+\.shape\[\d+\]|shape\[\d+\] of .+)$")
 
 
 class SpecializedDim(RecompileRule):
@@ -59,14 +62,16 @@ class SpecializedDim(RecompileRule):
 
     kinds = ("relation",)
 
+    def matches(self, change: GuardChange) -> bool:
+        return super().matches(change) or is_specialized(change)
+
     def because(self, group: RecompileGroup) -> str:
         change = group.first
         if match := _SMALL.match(change.expression):
-            value = (change.new or "").rpartition(" = ")[2] or "0 or 1"
-            return f"`{match[1]}` is {value}, and torch compiles separate code for 0 and 1"
+            return f"{quoted(match[1])} is {_size(change)}, and torch compiles separate code for 0 and 1"
         before = f": it was compiled for {change.old}" if change.old else ""
         now = f", now {change.new}" if change.new else ""
-        return f"`{change.expression}` no longer holds{before}{now}"
+        return f"{quoted(change.expression)} no longer holds{before}{now}"
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
@@ -74,8 +79,12 @@ class SpecializedDim(RecompileRule):
             tensor = match[1].partition(".shape[")[0]
             title = "Tell torch that sizes can be anything, including 0 and 1"
             in_words = f"{title}: name the tensor in `torch.compiler.config.unbacked_sources`"
+            warm_up = call_fix(f"Call it with a size of {_size(change)} during warm-up, or pad to 2")
+            if match[1].startswith("shape"):
+                # What an earlier line computed has no name that torch takes.
+                return (warm_up,)
             return (
-                call_fix("Call it with a size of 1 during warm-up, or pad to 2"),
+                warm_up,
                 sources_setting("unbacked_sources", [f"L['{tensor}']"], title)
                 if tensor.isidentifier()
                 else config_fix(in_words, "torch/compiler/config.py, 2.13"),
@@ -88,3 +97,7 @@ class SpecializedDim(RecompileRule):
             code_fix(f"Write the code{line} so that one version holds for all {what}"),
             call_fix("If you need both branches, call both during warm-up"),
         )
+
+
+def _size(change: GuardChange) -> str:
+    return (change.new or "").rpartition(" = ")[2] or "0 or 1"

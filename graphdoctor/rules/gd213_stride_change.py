@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, quoted
 
 
 class StrideChange(RecompileRule):
@@ -45,5 +45,5 @@ class StrideChange(RecompileRule):
         name = group.passed(group.first)
         shown = name or group.first.expression.partition(".stride(")[0]
         snippet, place = (f"{name} = {name}.contiguous()", group.at_call("each_call", name)) if name else (None, None)
-        title = f"Make `{shown}` contiguous before the call"
+        title = f"Make {quoted(shown)} contiguous before the call"
         return (call_fix(title, snippet=snippet, place=place, is_safe=True),)

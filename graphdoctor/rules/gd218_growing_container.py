@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, quoted
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, quoted, shortened
 
 _GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+=|\[[^]]*\]\s*=(?!=))"
 
@@ -60,27 +60,43 @@ class GrowingContainer(RecompileRule):
     """
 
     def matches(self, change: GuardChange) -> bool:
+        before, now = change.previous or change.old or "", change.new or ""
+        if change.kind != "length" or not (before.isdecimal() and now.isdecimal() and _adds(change)):
+            return False
         source = change.source or ""
         # What the caller passes can be another container each time.
-        if change.kind != "length" or not ("." in source or source.startswith("G[")):
-            return False
-        line, name = change.guard_location, re.search(r"(\w+)\W*$", change.expression)
-        if line is None or name is None or not re.search(_GROWS.format(name[1]), line.text or ""):
-            return False
-        before, now = change.previous or change.old or "", change.new or ""
-        return before.isdecimal() and now.isdecimal() and int(before) < int(now)
+        is_kept = "." in source or source.startswith("G[")
+        return int(before) < int(now) if is_kept else int(before) + 1 == int(now)
 
     def because(self, group: RecompileGroup) -> str:
         grown = [f"{quoted(_container(name))} ({group.steps(name)} items)" for name in group.expressions]
-        return f"it adds to {' and '.join(grown)} in each call"
+        line = group.first.guard_location
+        by = f"`{shortened(line.text)}`" if line is not None and line.text else "it"
+        return f"{by} adds to {' and '.join(grown)} in each call"
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         container = _container(group.first.expression)
         last_few = "Keep the last few in a `deque(maxlen=…)` that such values fill before the first call"
         return (
-            code_fix(f"Return the value, and add it to `{container}` where the function is called"),
+            code_fix(
+                f"Return the value, and add it to `{container}` where the function is called, with `.detach()` if it "
+                "is a tensor whose gradient isn't needed there"
+            ),
             code_fix(last_few),
         )
+
+
+def _adds(change: GuardChange) -> bool:
+    """Whether the line that torch guards the length for makes the container longer."""
+    text, container = change.guard_location and change.guard_location.text, _container(change.expression)
+    if not text:
+        return False
+    if container.endswith(".__self__"):  # of a bound method, such as `history.append`
+        return f"{container.removesuffix('.__self__')}(" in text
+    if re.search(_GROWS.format(re.escape(container.rpartition(".")[2])), text):
+        return True
+    # Under another name: what the line reads of the container itself would stand there.
+    return container not in text and re.match(_GROWS.format(r"\w+"), text) is not None
 
 
 def _container(length: str) -> str:

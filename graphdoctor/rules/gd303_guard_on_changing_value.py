@@ -13,6 +13,7 @@ from graphdoctor.rules.toolkit import (
     call_fix,
     code_fix,
     grouped,
+    quoted,
     without_middle,
 )
 
@@ -78,7 +79,7 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
     shown = ", ".join(map(without_middle, values[:_MAX_VALUES])) + (", …" if len(values) > _MAX_VALUES else "")
     return RuleMatch(
         entry=first.guard_location or frame.entry,
-        message=f"`{first.expression}` differed in {len(found)} recompiles of `{frame.name}`"
+        message=f"{quoted(first.expression)} differed in {len(found)} recompiles of `{frame.name}`"
         + (f": {shown}" if values else ""),
         of=[compile_ for compile_, _ in found],
         changes=(first,),
@@ -98,9 +99,9 @@ def _fixes(change: GuardChange) -> Fixes:
             yield call_fix(title)
             return
         case "identity":
-            yield code_fix(f"Create `{change.expression}` once and use it in every call")
+            yield code_fix(f"Create {quoted(change.expression)} once and use it in every call")
             return
         case "number" | "module_number" | "text" | "value" | "length" | "flag":
-            title = f"Pass what you compute from `{change.expression}` as a tensor, so that torch doesn't guard on it"
-            yield code_fix(title)
+            name = quoted(change.expression)
+            yield code_fix(f"Pass what you compute from {name} as a tensor, so that torch doesn't guard on it")
     yield code_fix("Read it outside the compiled function, or keep it the same from call to call")

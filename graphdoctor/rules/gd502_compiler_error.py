@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import builtins
-
 from graphdoctor.facts.stack import innermost
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, call_fix, code_fix
+from graphdoctor.rules.toolkit import KEEP_OUT, Matches, RecordingRule, RecordingView, RuleMatch, call_fix
 
 _FIXES = (
-    code_fix(
-        "Keep the line out of the compiled function, in a function under torch.compiler.disable",
-        "torch/_dynamo/convert_frame.py, 2.13",
-    ),
+    KEEP_OUT,
     call_fix("Report it to PyTorch with what graphdoctor bundle writes", "PyTorch troubleshooting guide", is_safe=True),
 )
+
+
+_OTHERS = frozenset(
+    {
+        *("Unsupported", "UserError", "TorchRuntimeError", "BackendCompilerFailed", "InvalidBackend", "SkipFrame"),
+        *("RecompileError", "RecompileLimitExceeded", "FailOnRecompileLimitHit", "ResetRequired", "unknown"),
+        *("KeyboardInterrupt", "SystemExit", "GeneratorExit"),
+    }
+)
+"""What torch raises for a reason of its own, and what ends a program."""
 
 
 class CompilerError(RecordingRule, severity="error"):
     """A line that Dynamo itself failed on.
 
     ## What it finds
-    A compile that ended with an exception of Python's own inside Dynamo, such as `AttributeError`, while Dynamo traced
-    a line of the program. torch raises it as `InternalTorchDynamoError`. An exception of the program, of an operation
-    or of the backend is another finding.
+    A compile that ended with an exception inside Dynamo, such as `AttributeError`, while Dynamo traced a line of the
+    program. torch raises it as `InternalTorchDynamoError`. An exception of the program, of an operation or of the
+    backend is another finding, and so is a graph break where torch allows none.
 
     ## Why it costs
     The call fails, although the same call can work without torch.compile.
@@ -65,9 +70,13 @@ class CompilerError(RecordingRule, severity="error"):
     """
 
     def findings(self, view: RecordingView) -> Matches:
+        broken = {record.compile_id for record in view.recording.breaks if record.effect == "raised"}
         for compile_ in view.recording.compiles:
             failure = compile_.failure
-            if compile_.outcome != "failed" or failure is None or not _is_internal(failure.type):
+            if compile_.outcome != "failed" or failure is None:
+                continue
+            # Torch reports the exception before it wraps it, so this can be of any class.
+            if compile_.compile_id in broken or failure.type in _OTHERS:
                 continue
             first = next((line.strip() for line in failure.message.splitlines() if line.strip()), "")
             # The innermost line of the program that Dynamo traced, else the definition of the frame.
@@ -80,9 +89,3 @@ class CompilerError(RecordingRule, severity="error"):
                 user_stack=failure.stack,
                 fixes=_FIXES,
             )
-
-
-def _is_internal(kind: str) -> bool:
-    """Torch reports the exception before it wraps it; what the program raises reaches it as a kind of torch's."""
-    found = getattr(builtins, kind, None)
-    return kind == "InternalTorchDynamoError" or (isinstance(found, type) and issubclass(found, Exception))

@@ -62,7 +62,7 @@ _OPERATION: dict[CudaGraphSkipKind, str] = {
 _HOW: dict[CudaGraphSkipKind, tuple[str, ...]] = {
     "mutation": (
         "Return the new value, and write it to the input outside the compiled function",
-        "Make the tensor a buffer of a module, or mark it before the first call: torch._dynamo.mark_static_address",
+        "Make the tensor a buffer of the module that is compiled: self.register_buffer",
     ),
     "cpu_device": ("Create the tensor on the GPU, or move it there before the call",),
     "several_devices": ("Compile what runs on each device on its own",),
@@ -112,8 +112,9 @@ class CudaGraphsSkipped(RecordingRule):
     and buffers of modules, and what an earlier CUDA graph returned, aren't copied, so it may write to them.
 
     ## Fix safety
-    Returning a value instead of writing it is safe if the caller writes it. `mark_static_address` is safe if the tensor
-    stays where it is.
+    Returning a value instead of writing it is safe if the caller writes it. A buffer is safe if nothing else replaces
+    the tensor. `torch._dynamo.mark_static_address` says the same of an argument, but torch 2.11 skips the graph all the
+    same.
 
     On a machine with a GPU, `graphdoctor fix` tries these: an input that stays where it is, tensors made on the GPU and
     not moved there, CPU arguments moved before the call, and torch's settings for split graphs and dynamic sizes. A fix

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.kernels import KernelShare
+from collections.abc import Iterator
+
+from graphdoctor.facts.kernels import MOST_KERNELS, KernelShare, KernelTime
+from graphdoctor.facts.wording import duration, listed
 from graphdoctor.rules.toolkit import (
     Matches,
     RecordingRule,
@@ -22,7 +25,8 @@ class SlowerKernels(RecordingRule):
     ## What it finds
     A steady call whose kernels take 1.1 times as long as those of the same call in eager mode, or longer, both measured
     by torch.profiler. Smaller differences also show between two runs of one program. `graphdoctor bench` reports it, if
-    the machine isn't noisy and the call isn't faster than in eager mode.
+    the machine isn't noisy and the call isn't faster than in eager mode. It names the longest kernels that only one of
+    them runs: a fused library function that tracing takes apart, and copies into other layouts, show there.
 
     ## Why it costs
     Inductor replaces kernels of libraries with its own. Mostly that saves reading and writing memory between them, but
@@ -67,7 +71,13 @@ class SlowerKernels(RecordingRule):
         more_us = now.kernels_us - before.kernels_us
         yield RuleMatch(
             entry=frame.entry,
-            message=_message(now, before, now.kernels_us / before.kernels_us),
+            message="; ".join(
+                (
+                    _message(now, before, now.kernels_us / before.kernels_us),
+                    *_apart(now, before, "only compiled code has"),
+                    *_apart(before, now, "only eager mode has"),
+                )
+            ),
             count=now.launches or 0,
             call_us=more_us,
             share=more_us / now.call_us,
@@ -85,6 +95,20 @@ def _message(now: KernelShare, before: KernelShare, ratio: float) -> str:
         return text
     own = factor_text(now.generated_us / replaced_us)
     return f"{text}: Inductor's own take {own} as long as those that they replaced; the longest is `{largest.name}`"
+
+
+def _apart(one: KernelShare, other: KernelShare, only: str) -> Iterator[str]:
+    """The longest kernels that the other run doesn't have, as a clause; nothing if not all of the other's are known."""
+    if not 0 < len(other.largest) < MOST_KERNELS:
+        return
+    known = {each.name for each in other.largest}
+    own = [each for each in one.largest if each.name not in known]
+    if own:
+        yield f"{only} " + listed([f"{_often(each)}`{each.name}` ({duration(each.us)})" for each in own])
+
+
+def _often(kernel: KernelTime) -> str:
+    return f"{kernel.count} × " if kernel.count > 1 else ""
 
 
 _WITH_LIBRARY = code_fix(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.recording import Graph, GraphNode, Recording
 from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix, counted
 
@@ -25,7 +26,8 @@ class Tf32Off(RecordingRule, severity="info"):
     Matrix products or convolutions in float32 in a graph, on a GPU whose tensor cores have TensorFloat32 (compute
     capability 8.0 or higher), while torch is set not to use it after the calls. For matrix products that is torch's
     default, for convolutions it isn't. Under autocast, and in other dtypes, nothing is found. torch itself warns once,
-    from `inductor` only, and names no line.
+    from `inductor` only, and names no line. Nothing is found either where the kernels were measured and take less than
+    half of the call: it waits for its host.
 
     ## Why it costs
     Matrix products in TensorFloat32 run on tensor cores, several times as fast as in float32. How much of a call that
@@ -63,10 +65,19 @@ class Tf32Off(RecordingRule, severity="info"):
 
     def findings(self, view: RecordingView) -> Matches:
         precision = view.recording.float32_precision
+        if _waits_for_host(view.recording.kernels):
+            return
         if precision is not None and not precision.matmul_tf32:
             yield from _matches(view, _MATMULS, "matrix product", 'torch.set_float32_matmul_precision("high")')
         if precision is not None and not precision.convolution_tf32:
             yield from _matches(view, _CONVOLUTIONS, "convolution", "torch.backends.cudnn.allow_tf32 = True")
+
+
+def _waits_for_host(share: KernelShare | None) -> bool:
+    """Whether kernels were seen to take less than half of a call, so that faster ones hardly make it shorter."""
+    if share is None or share.kernels_us is None:
+        return False
+    return share.kernels_us < (share.unprofiled_us or share.call_us) / 2
 
 
 def _matches(view: RecordingView, names: frozenset[str], what: str, line: str) -> Matches:

@@ -6,11 +6,12 @@ import re
 
 from graphdoctor.facts.recording import Call, CallError, Compile, FailedCompile, TargetInfo
 from graphdoctor.facts.stack import StackEntry, innermost
-from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix
+from graphdoctor.rules.toolkit import KEEP_OUT, Matches, RecordingRule, RecordingView, RuleMatch, code_fix
 
 _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
 _RAISED = "TorchRuntimeError"
 _BROKEN_PIPE = "BrokenPipeError"
+_GOT = re.compile(r"\bgot (?P<type>\w+)\((?P<quote>['\"])(?P<words>.*)(?P=quote)\)$", re.DOTALL)
 _COMPARE = code_fix("Call it without torch.compile; if that raises too, fix the program")
 
 
@@ -43,7 +44,8 @@ class UserError(RecordingRule, severity="error"):
     ```
 
     ## Fix safety
-    There is no fix to apply: fix the program, then run `graphdoctor explain` again.
+    There is no fix to apply: fix the program, then run `graphdoctor explain` again. If the call works without
+    torch.compile, only tracing fails: keep that line out of the compiled function.
 
     ## Source
     `torch/_dynamo/exc.py`, 2.13 (`TorchRuntimeError`). graphdoctor repeats the call without torch.compile to find out
@@ -85,15 +87,20 @@ def _match(call: Call, error: CallError, failed: Compile | None, target: TargetI
     stack = failure.stack if failure is not None else ()
     first = next((line for line in error.message.splitlines() if line.strip()), "")
     kind = error.type.rpartition(".")[2]
+    chain = failure.chain if failure is not None and kind == _RAISED else ()
+    # What was raised stands at the end of torch's explanation.
+    if chain and (found := _GOT.search(chain[0].explanation or "")):
+        first = f"{found['type']}: {found['words'].rstrip('.')}"
     return RuleMatch(
         # The innermost line of the code being traced, or of the program's traceback.
         entry=innermost(stack) or _raising_line(error),
         message=f"call {call.index} raised {kind}: {first}{_in_eager(error)}",
         count=1,
         of=(failed,) if failed else (),
-        torch_reason=error.message,
+        torch_reason=None if chain else error.message,
+        reasons=chain,
         user_stack=stack,
-        fixes=(code_fix(_advice(error, target)),),
+        fixes=(KEEP_OUT if error.eager == "ok" else code_fix(_advice(error, target)),),
     )
 
 

@@ -20,6 +20,7 @@ from graphdoctor.rules.diagnosis.recompiles import (
     RecompileGroup,
     can_be_dynamic,
     hidden_change_count,
+    is_specialized,
 )
 from graphdoctor.rules.diagnosis.rule import (
     CUDA_GRAPHS,
@@ -36,6 +37,7 @@ from graphdoctor.rules.diagnosis.rule import (
 )
 from graphdoctor.rules.diagnosis.suggestions import (
     INSIDE_DDP,
+    KEEP_OUT,
     OWN_FUNCTION,
     REGIONAL,
     SKIP_ALL,
@@ -73,6 +75,7 @@ __all__ = (
     "Fixes",
     "GapPage",
     "INSIDE_DDP",
+    "KEEP_OUT",
     "Matches",
     "OWN_FUNCTION",
     "REGIONAL",
@@ -94,6 +97,7 @@ __all__ = (
     "guard_filter",
     "guard_while_compiling",
     "hidden_change_count",
+    "is_specialized",
     "max_autotune",
     "rewritten",
     "setting",

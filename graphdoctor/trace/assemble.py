@@ -45,6 +45,19 @@ _DECLINED = "The backend declined the graph, so torch runs the frame eagerly."
 _WRAPPER_FILES = ("_dynamo/external_utils.py", "_dynamo\\external_utils.py")
 _NOTHING = CompileMetrics()
 
+_REFUSALS = frozenset(
+    {
+        "Unsupported",
+        "UserError",
+        "UncapturedHigherOrderOpError",
+        "CondOpArgsMismatchError",
+        "InfiniteGeneratorError",
+        "UnsafeScriptObjectError",
+        "UnknownPropertiesDuringBackwardTrace",
+    }
+)
+"""What Dynamo raises where it can't break the graph (``torch/_dynamo/exc.py``, 2.13)."""
+
 
 class Assembler:
     """Makes facts of what was taken in, and of what is known of the run as a whole."""
@@ -150,7 +163,7 @@ class Assembler:
     def _raised_breaks(self) -> Iterator[PrintedBreak]:
         for compile_ in self._own:
             error, fail_type = compile_.error, (compile_.metrics or _NOTHING).fail_type
-            is_refused = fail_type in ("Unsupported", "UserError") and compile_.outcome == "failed"
+            is_refused = fail_type in _REFUSALS and compile_.outcome == "failed"
             is_limit = error is not None and error.record.chain[0].gb_type == _LIMIT_TYPE
             if error is not None and is_refused and not is_limit and not compile_.breaks:
                 yield error

@@ -78,8 +78,14 @@ class PrintedBreak:
 
 def break_record(words: str, chain: tuple[BreakReason, ...], effect: BreakEffect, **known: Any) -> BreakRecord:  # noqa: ANN401
     """A break without a stack; its topic is read from all of torch's words."""
-    topic = topic_of(words, chain[0])
-    known = {"compile_id": None, "stack": (), "topic": topic, **known}
+    operator = _HIGHER_ORDER.search(words)
+    known = {
+        "compile_id": None,
+        "stack": (),
+        "topic": topic_of(words, chain[0]),
+        "higher_order_operator": operator and operator[1].strip(),
+        **known,
+    }
     return BreakRecord(chain=chain, words=words[:MAX_MESSAGE], effect=effect, **known)
 
 
@@ -95,13 +101,11 @@ def parse_break(payload: str) -> PrintedBreak:
     words, stack = _split(payload)
     header = _HEADER_AT.search(payload)
     instruction = _INSTRUCTION.search(words)
-    operator = _HIGHER_ORDER.search(words)
     record = break_record(
         words or payload.strip(),
         parse_chain(words or payload),
         _effect(payload, words),
         instruction=instruction and instruction[1],
-        higher_order_operator=operator and operator[1].strip(),
     )
     return PrintedBreak(record, parse_stack(stack), header=header and (header[1], int(header[2])))
 

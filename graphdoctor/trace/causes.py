@@ -360,6 +360,8 @@ def _constant(source: str, guard: GuardText, now: _Value) -> GuardChange:
     if captured and (match := _CAPTURED.search(source)):
         name = f"{captured[1]} (captured by {expression(source[: match.start()])})"
     kind = value_kind(source, old, new)
+    if "dtype" in now and kind != "none":
+        kind = "type"  # a constant became a tensor
     if kind == "training":
         old, new = (("train mode" if value == "True" else "eval mode") for value in (old, new))
     return GuardChange(kind=kind, expression=name, old=old, new=new)

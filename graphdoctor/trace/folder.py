@@ -11,14 +11,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.hints import during
+from graphdoctor.facts.reading import read_fact
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.wording import ranks_text
 from graphdoctor.probe import wire
 from graphdoctor.trace.events import Events, read_events
@@ -38,6 +44,34 @@ class RecordingFolder:
     what_if: dict[str, Any] = field(default_factory=dict)
     fixes: dict[str, Any] = field(default_factory=dict)
     processes: tuple[ProcessLogs, ...] | None = None
+    is_running: bool = False
+
+    @property
+    def ended(self) -> ProbeExit:
+        """How the run ended; nothing is known of that in a log of others."""
+        if not self.meta or self.meta.get("exit"):
+            return read_fact(ProbeExit, self.meta.get("exit") or {"status": None})
+        phase = self.events.fields("phase").get("phase")
+        reason: Literal["running", "lost"] = "running" if self.is_running else "lost"
+        message = f"graphdoctor was stopped{during(phase)}, so how the run ended is unknown."
+        if self.is_running:
+            message = f"The run is still going{during(phase)}; this is what it has recorded so far."
+        return ProbeExit(status=None, reason=reason, phase=phase, message=message)
+
+
+def is_in_use(recording: Path) -> bool:
+    """Whether a process that makes the recording lives; a lock goes with its process, whatever ended it."""
+    try:
+        # Not blocking: anything can have the name, a pipe included.
+        descriptor = os.open(recording / wire.LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # none: another version made it
+        return False
+    with os.fdopen(descriptor, "rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # held, or nobody can know
+            return True
+    return False
 
 
 def open_folder(location: Location) -> RecordingFolder:
@@ -71,6 +105,7 @@ def open_folder(location: Location) -> RecordingFolder:
         read_events(found.read(wire.EVENTS_FILE)),
         read_object(found.read(wire.WHAT_IF_FILE)),
         read_object(found.read(wire.FIXES_FILE)),
+        is_running=isinstance(location, Path) and is_in_use(location),
     )
 
 
@@ -115,9 +150,12 @@ def find_ranks(folder: RecordingFolder) -> tuple[RankFolder, ...]:
     logged = {process.pid for process in processes}
     # A rank that compiled nothing wrote no log.
     processes += [ProcessLogs((), pid, rank) for pid, rank in known.items() if pid not in logged]
-    ranks = sorted({process.rank for process in processes if process.rank is not None})
-    own = {rank: tuple(process for process in processes if process.rank == rank) for rank in ranks}
-    return tuple(RankFolder(rank, replace(folder, processes=own[rank])) for rank in ranks)
+    ranks = grouped((process.rank, process) for process in processes if process.rank is not None)
+    # With no logs but its own: each is sent to another process.
+    logs = {rank: tuple(dict.fromkeys(log for process in own for log in process.logs)) for rank, own in ranks.items()}
+    return tuple(
+        RankFolder(rank, replace(folder, logs=logs[rank], processes=tuple(own))) for rank, own in sorted(ranks.items())
+    )
 
 
 def ranks_at(location: Location) -> tuple[RankFolder, ...]:

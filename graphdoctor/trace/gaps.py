@@ -174,12 +174,11 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
             "there are only torch's own records, if any.",
         )
     if recording.compiles:
-        kind = recording.target.kind
-        yield gap("script", f"A {kind}'s calls have no numbers: lines and call paths say where things happened.")
         if recording.watch is not None:
             yield from watch_gaps(recording.watch)
         else:
-            why = "a block's calls are not repeated" if kind == "block" else "the script's calls were not watched"
+            is_block = recording.target.kind == "block"
+            why = "a block's calls are not repeated" if is_block else "the script's calls were not watched"
             yield gap("coverage", f"Coverage was not measured: {why}.")
     elif is_hooked:
         yield gap("nothing_compiled", _why_empty(recording))

@@ -155,12 +155,12 @@ def _joined(processes: Iterable[ProcessLogs]) -> list[ProcessLogs]:
 
 def name_processes(processes: Iterable[ProcessLogs]) -> list[str | None]:
     """Names of processes: None for the first, the main one; ``rank1`` if the rank is known, otherwise ``p2``."""
-    names: list[str | None] = []
+    names: dict[str | None, None] = {}
     for number, process in enumerate(processes, start=1):
         name = f"p{number}" if process.rank is None else f"rank{process.rank}"
         # A folder can have the logs of several runs.
-        names.append(None if number == 1 else f"p{number}" if name in names else name)
-    return names
+        names[None if number == 1 else f"p{number}" if name in names else name] = None
+    return list(names)
 
 
 @dataclass(eq=False)

@@ -25,7 +25,6 @@ from graphdoctor.facts.recording import (
     SteadyCall,
     TargetInfo,
 )
-from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Attacked, Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.assemble import Assembler
@@ -145,7 +144,7 @@ def _reported(folder: RecordingFolder) -> Recording:
         **nothing,
         environment=read_fact(Environment, events.fields("environment")),
         target=read_fact(TargetInfo, (meta.get("target") or {}) | events.fields("target") | {"batched": batched}),
-        exit=read_fact(ProbeExit, meta["exit"]) if meta.get("exit") else ProbeExit(status=None),
+        exit=folder.ended,
         is_partial=False,
         switches=tuple(
             read_fact(

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.trace.artifacts import FileNames, compile_folder, safe_name, stem_and_suffix
 from graphdoctor.trace.folder import open_folder
 from graphdoctor.trace.gaps import log_gaps
@@ -189,20 +190,16 @@ def unpack(source: Location, into: Path, *, version: str, is_replacing: bool = F
 
 
 def _rows(processes: Sequence[ProcessLogs], folder: Folder, done: Unpacked) -> Iterator[bytes]:
-    taken: list[str] = []
+    taken: set[str] = set()
 
     def name_of(rank: int | None) -> str:
         is_free = rank is not None and f"rank{rank}" not in taken
-        taken.append(f"rank{rank}" if is_free else f"p{len(taken) + 1}")
-        return taken[-1]
+        taken.add(name := f"rank{rank}" if is_free else f"p{len(taken) + 1}")
+        return name
 
     named = [(each, name_of(each.rank) if len(processes) > 1 else None) for each in processes]
-    for log in dict.fromkeys(log for process in processes for log in process.logs):
-        owners = {
-            Lane(each.pid, each.rank if each.writers else None): _Process(name)
-            for each, name in named
-            if log in each.logs
-        }
+    for log, writers in grouped((log, writer) for writer in named for log in writer[0].logs).items():
+        owners = {Lane(each.pid, each.rank if each.writers else None): _Process(name) for each, name in writers}
         lanes = Lanes(owners)
         with log.open() as lines:
             for record in read_records(lines, lambda _kind: True, done.damage):

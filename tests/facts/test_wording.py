@@ -6,11 +6,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.facts import wording
-from graphdoctor.facts.wording import percent_of_limit, percents
+from graphdoctor.facts.wording import percent_of_limit, percents, speed_text
 
 SHOWN: dict[Callable[..., Any], dict[Any, Any]] = {
     wording.percent: {
@@ -35,10 +36,6 @@ SHOWN: dict[Callable[..., Any], dict[Any, Any]] = {
     wording.factor_text: {
         **{1.873: "1.87×", 0.87: "0.87×", 1: "1.00×", 1.004: "1.004×", 0.9976: "0.998×", 12.34: "12.3×", 250: "250×"},
         **{1e20: ">1,000×", 1e-20: "<0.01×"},
-    },
-    wording.spread_text: {
-        **{0.004: "<1% apart", 0.31: "31% apart"},
-        **{2.2: "2.2 times their median apart", 19.3: "19 times their median apart"},
     },
     wording.about_count: {
         **{0: "0", 94: "94", 2087: "2,100", 99_600: "100,000", 999_999: "1 million", 2_087_000: "2.1 million"},
@@ -69,3 +66,16 @@ def test_rounding_never_crosses_a_limit(share: float, limit: float) -> None:
 def test_equal_texts_are_of_equal_shares(before: float, after: float) -> None:
     one, other = percents(before, after)
     assert (one == other) == (before == after)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "said"),
+    [
+        (2.0, 1.3, 106.0, "at least 1.3× slower"),
+        (0.5, 0.01, 0.8, "at least 1.2× faster"),
+        (2.0, 1.5, 2.9, "2.0× slower (1.5× to 2.9×)"),
+        (2.0, 0.5, 106.0, "no clear difference (0.01× to 2.0×)"),
+    ],
+)
+def test_a_wide_interval_leaves_only_its_near_end(ratio: float, low: float, high: float, said: str) -> None:
+    assert speed_text(ratio, low, high) == said

@@ -13,7 +13,12 @@ import pytest
 import torch
 
 from graphdoctor.probe.events import EventFile, json_text
-from graphdoctor.probe.torch_private.torch_cuda_graphs import CudaGraphWatch, asks_for_cuda_graphs, recorded_functions
+from graphdoctor.probe.torch_private.torch_cuda_graphs import (
+    CudaGraphWatch,
+    asks_for_cuda_graphs,
+    awaits_backward,
+    recorded_functions,
+)
 
 
 class Kept(EventFile):
@@ -83,6 +88,18 @@ def trees(monkeypatch: pytest.MonkeyPatch) -> Trees:
     made = Trees()
     monkeypatch.setitem(sys.modules, "torch._inductor.cudagraph_trees", made)
     return made
+
+
+def test_outputs_that_await_their_backward_pass_are_known_by_the_functions_that_torch_warned_of(trees, monkeypatch):
+    assert not awaits_backward()  # this torch keeps them elsewhere
+    trees.manager.warned_functions = set()
+    assert not awaits_backward()
+    trees.manager.warned_functions.add(0)
+    assert awaits_backward()
+    trees.local.tree_manager_containers[0].tree_manager = None
+    assert not awaits_backward()
+    monkeypatch.delitem(sys.modules, "torch._inductor.cudagraph_trees")
+    assert not awaits_backward()
 
 
 def test_inputs_that_are_copied_are_known_by_their_placeholders(trees):

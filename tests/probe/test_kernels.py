@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,17 @@ import torch
 
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.recording import Recording
-from graphdoctor.probe.measure.kernels import CALL_RANGE, MeasuredKernels, SeenCall, calls_in, is_disturbed, short_name
+from graphdoctor.probe.measure import kernels
+from graphdoctor.probe.measure.kernels import (
+    CALL_RANGE,
+    MeasuredKernels,
+    Repeated,
+    SeenCall,
+    calls_in,
+    device_us,
+    is_disturbed,
+    short_name,
+)
 from graphdoctor.probe.torch_private.torch_codegen import RUN_RANGE
 from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent, operator_role
 from graphdoctor.probe.wire import TRACE_FOLDER
@@ -131,6 +143,65 @@ def test_on_a_gpu_what_runs_on_the_device_counts():
     assert (found.region_us, found.outside_us) == (5.0, 95.0)
 
 
+class Profiler:
+    """Stands for torch's, which sees the calls that are made meanwhile on the device."""
+
+    def __init__(self, **_given: object) -> None:
+        self.begun = len(MADE)
+
+    def __enter__(self) -> Profiler:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        starts = range(self.begun * 100, len(MADE) * 100, 100)
+        # Two streams share 5 of 25 µs; a range of the program's is no work.
+        kernels = [device(name, at + start, at + end) for at in starts for name, start, end in KERNELS_OF_CALL]
+        self.events = [*kernels, host("cudaLaunchKernel", 0, 90), device("forward", 0, 90, is_range=True)]
+
+
+MADE: list[None] = []
+KERNELS_OF_CALL = (("gemm", 10, 25), ("relu", 20, 30), ("sum", 50, 55))
+
+
+@for_each("restores, is_seen", [(False, True), (True, True), (False, False)])
+def test_the_devices_part_of_a_call_is_the_time_in_which_any_kernel_runs(restores, is_seen, monkeypatch):
+    MADE.clear()
+    restored: list[None] = []
+    monkeypatch.setattr("torch.profiler.profile", Profiler)
+    events = (lambda profiler: profiler.events) if is_seen else (lambda _profiler: [])
+    monkeypatch.setattr("graphdoctor.probe.measure.kernels.profiled_events", events)
+    found = device_us(lambda: MADE.append(None), (lambda: restored.append(None)) if restores else None, 0.02)
+    assert found == (25.0 if is_seen else None)
+    assert (len(MADE), len(restored)) == ((2, 2) if restores else (6, 0))
+
+
+def test_a_program_that_profiles_itself_leaves_the_devices_part_unknown(monkeypatch):
+    def profile(**_given: object) -> None:
+        raise RuntimeError("Profiler is already enabled on this thread")
+
+    monkeypatch.setattr("torch.profiler.profile", profile)
+    assert device_us(list, None, 0.01) is None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_devices_part_of_a_call_is_its_time_where_the_device_never_waits_and_less_where_it_does():
+    large, small = torch.randn(8192, 8192, device="cuda"), torch.randn(8, 8, device="cuda")
+
+    def seconds(call, count):
+        call()
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(count):
+            call()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - started) / count
+
+    busy, idle = (lambda: large @ large), (lambda: [small @ small for _ in range(20)])
+    for call, count, low, high in ((busy, 5, 0.8, 1.1), (idle, 200, 0.0, 0.8)):
+        each = seconds(call, count)
+        assert low < device_us(call, None, each) / 1e6 / each < high
+
+
 def test_waiting_for_the_device_is_nobodys_python():
     found = share(
         host("graphdoctor_empty_call", 200, 212),
@@ -222,6 +293,15 @@ def test_a_kernels_time_is_the_median_over_calls_that_no_other_program_held_up()
     assert [kernel.us for kernel in measured.runs()[1]] == [12.0]
     too_few = MeasuredKernels([seen(10), seen(12), *held_up], [1.0])
     assert [kernel.us for kernel in too_few.runs()[1]] == [90.0]
+
+
+def test_calls_that_take_long_are_profiled_less_often(monkeypatch):
+    made = []
+    monkeypatch.setattr(kernels, "_PROFILED_S", 0.0)
+    calls, _ = kernels._profiled(Repeated(lambda: made.append(1)), 20, nullcontext)
+    assert (len(made), len(calls)) == (3, 3)
+    monkeypatch.setattr(kernels, "_PROFILED_S", 60.0)
+    assert len(kernels._profiled(Repeated(lambda: made.append(1)), 20, nullcontext)[0]) == 20
 
 
 @for_each("call_us, expected", [(190.0, False), (650.0, False), (750.0, True)])

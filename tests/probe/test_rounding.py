@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from graphdoctor.probe.replay.comparing import compared  # noqa: E402
 from graphdoctor.probe.replay.results import Results  # noqa: E402
-from graphdoctor.probe.replay.rounding import Rounding, Shaken  # noqa: E402
+from graphdoctor.probe.replay.rounding import Rounding, Shaken, distance  # noqa: E402
 from tests.each import for_each  # noqa: E402
 
 PRECISE = torch.linspace(1, 2, 50, dtype=torch.float64)
@@ -129,6 +129,48 @@ def test_what_is_not_finite_has_no_error() -> None:
     [error] = rounding.errors(of(infinite.float()))
     assert 0 < error.variant < 1e-7
     assert rounding.errors(of(torch.full((50,), float("nan")))) == ()
+
+
+INF, NAN = float("inf"), float("nan")
+
+
+@for_each(
+    "value, wanted, expected",
+    [
+        ([1.0, 2.0], [1.0, 2.5], 0.5),
+        ([], [], 0.0),
+        ([INF, NAN, 1.0], [INF, NAN, 3.0], 2.0),
+        ([INF], [-INF], INF),
+        ([NAN, 1.0], [1.0, 1.0], INF),
+        ([1.0], [NAN], INF),
+        ([1.0], [[1.0]], INF),
+        ([1 + 2j], [1 + 4j], 2.0),
+    ],
+)
+def test_values_are_as_far_apart_as_their_elements_that_differ_most(value, wanted, expected) -> None:
+    assert distance(torch.tensor(value), torch.tensor(wanted)) == expected
+
+
+SPARSE = torch.eye(3).to_sparse()
+
+
+@for_each(
+    "value, wanted, is_same",
+    [
+        (torch.ones(3), torch.ones(3), True),
+        (torch.tensor([NAN, 0.0]), torch.tensor([NAN, -0.0]), True),
+        (torch.ones(3), torch.ones(3, dtype=torch.float64), False),
+        (torch.ones(3), torch.ones(1, 3), False),
+        (torch.ones(3), torch.ones(3) + 1e-7, True),
+        (torch.ones(3), torch.ones(3) + 1e-3, False),
+        (SPARSE, SPARSE.clone(), True),
+        (torch.tensor([]), torch.tensor([]), True),
+    ],
+)
+def test_state_is_the_same_as_far_as_assert_close_says(value, wanted, is_same) -> None:
+    mine, reference = Results(), Results()
+    mine.values["state"]["buffer"], reference.values["state"]["buffer"] = value, wanted
+    assert (not compared(mine, reference).differences) is is_same
 
 
 def test_last_digits_change_up_and_down_and_whole_numbers_stay() -> None:

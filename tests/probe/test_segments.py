@@ -93,6 +93,12 @@ CUT = {
         Event(f"{REGION_PREFIX}1/0", 116, 120),
     ],
     "a backward graph of an unknown forward": [Event(COMPILED_BACKWARD, 150, 170, thread=2, sequence_nr=7)],
+    "a backward pass around its graph, on another thread": [
+        Event("aten::ones_like", 110, 112),
+        *(Event("autograd::engine::evaluate_function: MulBackward0", at, at + 4, thread=2) for at in (111, 120, 165)),
+        Event("autograd::engine::evaluate_function: CompiledFunctionBackward", 125, 152, thread=2),
+        Event(COMPILED_BACKWARD, 130, 150, thread=2, sequence_nr=7),
+    ],
     "another thread": [Event("aten::add", 110, 120, thread=2)],
     "before the call or after it": [
         Event("aten::add", 90, 110),

@@ -43,7 +43,7 @@ _OPTIONS = re.compile(r'^ARGUMENTS = |"torch\.[\w.]+": \w+', re.MULTILINE)
 RULES = [rule for rule in ALL_RULES.values() if rule.code not in NEEDS_RANKS]
 EXPLAINED = [rule for rule in RULES if rule.code not in BELOW_DYNAMO | OF_EXPORT]
 
-NEEDS_TORCH = {"GD113": (2, 13), "GD121": (2, 13)}
+NEEDS_TORCH = {"GD121": (2, 13)}
 """Examples that 2.11 breaks on too, but with a message that belongs to another rule (GD109)."""
 
 _CALLS = """

@@ -232,6 +232,11 @@ def test_a_container_grows_where_its_own_line_adds_to_it() -> None:
         (SEEN, 'self.seen[f"k{len(self.seen)}"] = x', "0", "1"),
         ("L['self'].meter.seen", "self.seen.append(value)", "7", "8"),
         ("G['LOG']", "LOG.append(y)", "0", "1"),
+        # An argument or a variable of the enclosing function, of which torch's source says no more.
+        ("L['seen']", "seen.append(y)", "0", "1"),
+        # Under another name, and through a bound method.
+        ("L['self'].logs['loss']", "log.append(loss)", "0", "1"),
+        ("G['log'].__self__", "log(loss)", "0", "1"),
     ]
     changes = [
         (SEEN, "self.unseen.append(x)", "0", "1"),
@@ -240,11 +245,37 @@ def test_a_container_grows_where_its_own_line_adds_to_it() -> None:
         (SEEN, "return x + self.seen.pop()", "6", "5"),
         (SEEN, "self.seen.append(x)", "6", "0"),
         (SEEN, "self.seen.append(x)", None, "1"),
-        # Another list may be passed each time.
-        ("L['seen']", "seen.append(y)", "0", "1"),
+        # Another list was passed.
+        ("L['seen']", "seen.append(y)", "0", "4"),
+        # Another list grows here.
+        (SEEN, "out.append(len(self.seen))", "0", "1"),
+        (SEEN, "out.append(self.seen[-1])", "0", "1"),
+        ("G['log'].__self__", "out.append(log)", "0", "1"),
     ]
     for wanted, cases in (("GD218", grows), ("GD215", changes)):
         assert [[one.code for one in findings(filled(*case))] for case in cases] == [[wanted]] * len(cases)
+
+
+def test_a_size_of_0_after_1_is_no_size_that_could_be_dynamic() -> None:
+    """Sizes 3, 2, 1 and 0: making the dim dynamic saves one recompile, not two."""
+    steps = [("3", "2"), ("1", "0")]
+    again = (recompiled(f"0/{n}", change("size", "x.shape[0]", *step)) for n, step in enumerate(steps, 1))
+    first, second = findings(recording(compiles=(compiled(), *again)), "GD2")
+    assert (first.code, first.count, second.code, second.count) == ("GD202", 1, "GD207", 1)
+    assert "is 0, and torch compiles separate code" in second.message
+    assert second.fixes[0].title == "Call it with a size of 0 during warm-up, or pad to 2"
+
+
+def test_a_limit_that_a_list_filled_is_not_cured_by_dynamic_values() -> None:
+    """``history.append(loss)``, which no setting makes dynamic."""
+
+    def advised(changed: GuardChange) -> str:
+        again = [recompiled(f"0/{number}", changed) for number in range(1, 8)]
+        over = recompiled("0/8", changed).replace(outcome="limit")
+        return findings(recording(compiles=(compiled(), *again, over)), "GD201")[0].fixes[0].title
+
+    assert "dynamic" in advised(INPUT)
+    assert advised(change("length", "len(history)", "0", "1")).startswith("Keep `len(history)` from changing")
 
 
 def of_rank(compile_: Compile, rank: int, frame_id: int | None = None) -> Compile:
@@ -400,6 +431,34 @@ def skipped_in_package(*blocks: Enclosing) -> Recording:
 def test_a_break_in_a_package_that_skips_a_function(snapshot: SnapshotAssertion) -> None:
     loop = Enclosing(kind="for", line=15, text="for block in self.blocks:")
     assert said({"alone": skipped_in_package(), "in a loop": skipped_in_package(loop)}, "GD111") == snapshot
+
+
+def skipped_in(*blocks: Enclosing, types: tuple[str, ...] = (), is_called: bool = False) -> list[str]:
+    """What GD111 advises for a break in blocks, on their line or in a function that the line calls."""
+    call = "y = inner(y)"
+    inside = (entry(3, 'print("in")', function="inner", qualname="inner"),) if is_called else ()
+    reasons = tuple(BreakReason(gb_type=name) for name in ("Failed to trace builtin operator", *types))
+    broken = record(entry(16, call), *inside, effect="frame_skipped", chain=reasons)
+    source = SourceContext(
+        file=FILE, line=16, qualname="run", function_line=10, statement=call, statement_line=16, enclosing=blocks
+    )
+    found = recording(breaks=(broken,), sources=(source,))
+    return [fix.title for one in findings(found, "GD111") for fix in one.fixes]
+
+
+def test_a_line_is_moved_out_of_all_that_keeps_torch_from_resuming() -> None:
+    under = ("Graph break under GenericContextWrappingVariable",)
+    outer, inner = (Enclosing(kind="with", line=line, text="with lock:") for line in (12, 14))
+    grad = Enclosing(kind="with", line=13, text="with torch.no_grad():")
+    tried, loop = Enclosing(kind="try", line=15, text="try:"), Enclosing(kind="for", line=15, text="for i in (1, 2):")
+    assert skipped_in(inner, grad, types=under) == ["Move this line out of the `with` on line 14"]
+    assert skipped_in(inner, grad, outer, types=under) == ["Move this line out of the `with` blocks on lines 12 and 14"]
+    assert skipped_in(tried) == ["Move this line out of the `try` on line 15"]
+    assert skipped_in(tried, is_called=True) == ["Move the call `y = inner(y)` out of the `try` on line 15"]
+    loops = ("graph break in loop",)
+    assert skipped_in(loop, types=loops) == ["Move the body of the `for` on line 15 into a function"]
+    # The body is a call already.
+    assert skipped_in(loop, types=loops, is_called=True) == []
 
 
 def test_whose_call_breaks_the_graph_on_purpose(snapshot: SnapshotAssertion) -> None:

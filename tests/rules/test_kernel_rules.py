@@ -137,6 +137,8 @@ def keeping(partition: Partition, *, backward: bool = True, **memory: Any) -> Re
 
 
 ADDMM = KernelTime(name="aten::addmm", kind="library", us=80.0, count=4)
+FUSED = KernelTime(name="aten::_scaled_dot_product_efficient_attention", kind="library", us=90.0, count=1)
+CLONES = KernelTime(name="triton_poi_fused_clone_1", kind="generated", us=24.4, count=5)
 SOFTMAX = KernelTime(name="triton_red_fused__softmax_0", kind="generated", us=200.0, count=1)
 TINY = {"library_us": 5.0, "generated_us": 10.0, "region_us": 70.0}
 SLOW = share(call_us=600.0, library_us=300.0, generated_us=270.0, copy_us=8.0, region_us=20.0, largest=(SOFTMAX,))
@@ -181,6 +183,9 @@ FOUND = {
         )
     ),
     "kernels that are slower than those they replaced": recorded(SLOW, eager_kernels=FAST),
+    "kernels that only one side has": recorded(
+        SLOW.replace(largest=(SOFTMAX, ADDMM, CLONES)), eager_kernels=FAST.replace(largest=(ADDMM, FUSED))
+    ),
     "a graph that the caches leave out, with its line": recorded(
         cache_bypasses=(bypass("function", subject="net.f"),), graphs=(CALLS_F,)
     ),
@@ -234,6 +239,12 @@ def test_what_is_found_in_hand_built_facts(snapshot: SnapshotAssertion) -> None:
 
 def test_what_is_no_finding() -> None:
     assert [codes(facts) for facts in NOT_FOUND] == [[]] * len(NOT_FOUND)
+
+
+def test_no_faster_product_is_advised_where_the_call_waits_for_its_host() -> None:
+    busy = share(device="cuda", library_us=80.0, generated_us=10.0)
+    assert "GD510" in codes(on_cuda(product()).replace(kernels=busy))
+    assert "GD510" not in codes(on_cuda(product()).replace(kernels=share(device="cuda", **TINY)))
 
 
 def test_each_reason_for_a_bypass_is_told_apart_by_its_subject() -> None:
@@ -314,8 +325,8 @@ def test_explain_sees_for_free_what_torch_says_below_dynamo(tmp_path: Path, run_
 def test_the_page_on_slower_kernels_is_true(tmp_path: Path) -> None:
     example, instead = (first_block(ALL_RULES["GD506"], section) for section in ("Example", "Use instead"))
     # Work of others only ever adds to a time, but to either one: the least of a few measurements is what it takes.
-    before = quickest(measured(example, tmp_path / f"eager-{number}", eager=True) for number in range(2))
-    now = quickest(measured(example, tmp_path / f"compiled-{number}") for number in range(2))
+    before = quickest(measured(example, tmp_path / f"eager-{number}", eager=True) for number in range(4))
+    now = quickest(measured(example, tmp_path / f"compiled-{number}") for number in range(4))
     assert before.kernels is not None
     assert "nothing_compiled" not in [gap.kind for gap in before.gaps]
     assert (before.kernels.region_runs, before.kernels.generated_us) == (0, 0.0)

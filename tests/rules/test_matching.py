@@ -10,6 +10,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import Origin
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.gd106_disabled_function import DisabledFunction
 from graphdoctor.trace.breaks import topic_of
 from tests.each import for_each
 from tests.factories import FILE, context, entry, record
@@ -45,6 +47,7 @@ def site_of(cause: dict[str, Any], origin: Origin = "user", pointed: str | None 
         torch_id=cause.get("torch_id"),
         explanation=cause.get("explanation"),
         context=cause.get("context"),
+        hints=tuple(cause.get("hints", ())),
     )
     words = cause.get("words", "")
     told = {"words": words, "topic": topic_of(words, reason)}
@@ -108,6 +111,98 @@ def test_what_is_said_of_each_cause(snapshot: SnapshotAssertion) -> None:
     assert "\n".join(line for cause in CAUSES for line in _said(cause)) == snapshot
 
 
+@for_each(
+    "statement, condition",
+    [
+        ("if m is not None and y.sum() > 0:\n    y = y * 2", "y.sum() > 0"),
+        ("if m is None or y.sum() > 0:\n    y = y * 2", "y.sum() > 0"),
+        ("z = x if m is None else (y if y.sum() > 0 else -y)", "y.sum() > 0"),
+        ("if y.any() and y.all():\n    y = y * 2", "y.any() and y.all()"),
+    ],
+)
+def test_what_python_answers_depends_on_no_tensor(statement: str, condition: str) -> None:
+    cause = next(cause for cause in CAUSES if cause["name"] == "if") | {"statement": statement}
+    cause["line"] = statement.splitlines()[0]
+    site = site_of(cause)
+    assert rule_of(site).message(site) == f"the branch depends on a tensor's value: `{condition}`"
+
+
+def test_a_class_is_moved_and_a_break_on_purpose_removed() -> None:
+    advised = {
+        name: rule_of(site).fixes(site)[0].title
+        for name, given in (
+            ("class", {"statement": "class A:\n    q = 1", "gb_type": "Invalid call to __build_class__"}),
+            ("break", {"statement": "torch._dynamo.graph_break()", "gb_type": "Reconstruction failure"}),
+        )
+        for site in (site_of(given),)
+    }
+    assert advised["class"].startswith("Move the class out of the compiled function")
+    assert advised["break"].startswith("Remove the call to `torch._dynamo.graph_break`")
+
+
+def test_a_backward_pass_is_moved_out_only_if_that_pays() -> None:
+    """A whole step in parts can be faster than its forward pass alone: 2,256 µs against 6,059 µs in a trial."""
+    site = named("backward")
+    assert "outside" not in rule_of(site).message(site)
+    assert [fix.title for fix in rule_of(site).fixes(site)] == [
+        (
+            "Let torch trace the backward pass (`torch._dynamo.config.trace_autograd_ops = True`), and detach the loss "
+            "right after it if it is used later"
+        ),
+        "Let torch trace the backward pass",
+        "Compile only the forward pass and the loss, and call this outside, if that measures faster",
+    ]
+
+
+@pytest.mark.slow
+def test_torch_traces_a_backward_pass_only_if_the_loss_is_detached_before_it_is_used_later() -> None:
+    torch = pytest.importorskip("torch")
+    counters = pytest.importorskip("torch._dynamo.utils").counters
+
+    def kept(x: Any, weight: Any) -> Any:
+        loss = (x * weight).sum()
+        loss.backward()
+        torch._dynamo.graph_break()
+        return loss.detach()
+
+    def detached(x: Any, weight: Any) -> Any:
+        loss = (x * weight).sum()
+        loss.backward()
+        loss = loss.detach()
+        torch._dynamo.graph_break()
+        return loss
+
+    def returned(x: Any, weight: Any) -> Any:
+        loss = (x * weight).sum()
+        loss.backward()
+        return loss
+
+    def unused(x: Any, weight: Any) -> Any:
+        (x * weight).sum().backward()
+        torch._dynamo.graph_break()
+        return x
+
+    breaks = []
+    for step in (kept, detached, returned, unused):
+        torch._dynamo.reset()
+        counters.clear()
+        with torch._dynamo.config.patch(trace_autograd_ops=True):
+            torch.compile(step, backend="eager")(torch.ones(4), torch.ones(4, requires_grad=True))
+        breaks.append(sum("consumed returned tensor" in words for words in counters["graph_break"]))
+    assert breaks == [1, 0, 1, 0]
+
+
+def test_torch_s_boilerplate_is_no_advice() -> None:
+    boilerplate = (
+        "Your code may result in an error when running in eager. Please double check that your code doesn't contain a "
+        "similar error when actually running eager/uncompiled.",
+        "It may be possible to write Dynamo tracing rules for this code. Please report an issue to PyTorch.",
+    )
+    site = site_of({"statement": "y = f(x)", "gb_type": "new in some torch", "hints": [*boilerplate, "Use `g`"]})
+    assert rule_of(site).code == "GD100"
+    assert [fix.title for fix in rule_of(site).fixes(site)] == ["Use `g`"]
+
+
 def test_every_setting_that_a_fix_names_exists() -> None:
     pytest.importorskip("torch")
     import torch._dynamo.config as settings
@@ -157,6 +252,41 @@ def test_a_branch_is_rewritten_only_if_its_meaning_is_certain(statement: str, co
 @for_each(
     "statement, title",
     [
+        (
+            "if y.sum() > 0:\n    break",
+            "Run every step of the loop, and let `torch.where` choose by `y.sum() > 0` what",
+        ),
+        ("if y.sum() > 0:\n    z = y\n    continue", "Run every step of the loop"),
+        (
+            "if y.sum() > 0:\n    y.fill_(1.0)",
+            "Write in both cases, and choose what: `y.copy_(torch.where(y.sum() > 0, 1.0, y))`",
+        ),
+        ("if y.sum() > 0:\n    self.lo.copy_(x)", "Write in both cases, and choose what: `self.lo.copy_(torch.where("),
+        (
+            "if y.sum() > 0:\n    y.add_(x, alpha=2)",
+            "Write in both cases, and choose what: `y.copy_(torch.where(y.sum() > 0, …, y))`",
+        ),
+        ("if y.sum() > 0:\n    out.append(y)", "Return what `y.sum() > 0` is computed from, and take the branch where"),
+        ("if y.sum() > 0:\n    z = y\nelse:\n    seen.add(1)", "Return what `y.sum() > 0` is computed from"),
+        ("if y.sum() > 0:\n    return", "Return what `y.sum() > 0` is computed from"),
+        ("if y.sum() > 0:\n    y = y * 2", "Replace `if y.sum() > 0` with `torch.where`"),
+        ("if y.sum() > 0:\n    return y", "Replace `if y.sum() > 0` with `torch.where`"),
+        ("if y.sum() > 0:\n    y[0] = 1", "Replace `if y.sum() > 0` with `torch.where`"),
+        ("if y.sum() > 0:", "Replace `if y.sum() > 0` with `torch.where`"),
+    ],
+)
+def test_torch_where_is_offered_only_between_values(statement: str, title: str) -> None:
+    """No break, no growing list and no method that writes in place has a value to choose."""
+    cause = next(cause for cause in CAUSES if cause["name"] == "if") | {"statement": statement}
+    cause["line"] = statement.splitlines()[0]
+    fixes = [fix.title for fix in rule_of(site_of(cause)).fixes(site_of(cause))]
+    assert fixes[0].startswith(title)
+    assert any("torch.cond" in fix for fix in fixes) == title.startswith("Replace")
+
+
+@for_each(
+    "statement, title",
+    [
         ("ok = all([y.sum() > 0])", "Use the tensor itself: `all` of one value is that value"),
         ("ok = all(y > 0)", "Use the tensor's own `all`"),
         ("ok = all([y > 0, y < 1])", "Stack the tensors with `torch.stack`, and use the tensor's own `all` on them"),
@@ -200,3 +330,10 @@ def test_a_suggestion_about_a_function_names_no_other_code() -> None:
     assert [fix.title for fix in rule_of(site).fixes(site)] == [
         "Remove `torch.compiler.disable` from `the function` if torch can trace it now"
     ]
+
+
+def test_a_target_that_is_disabled_itself_is_told_to_remove_that() -> None:
+    cause = {"statement": "model = Net()", "gb_type": "x", "torch_id": "GB0098"}
+    (fix,) = DisabledFunction().fixes(replace(site_of(cause), is_traced=False))
+    assert fix.title == "Remove `torch.compiler.disable` from `Net` if torch can trace it now"
+    assert not DisabledFunction().fixes(replace(site_of(cause, "third_party"), is_traced=False))

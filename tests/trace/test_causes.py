@@ -89,6 +89,17 @@ def old_record(**fields: Any) -> Any:
     return {"nearest": "0/0", "entries": 2, "failed": [SCALE], "loops": {}, **fields}
 
 
+def test_a_constant_that_becomes_a_tensor_is_another_type() -> None:
+    """No warm-up has each of its values; what was None stays what it is."""
+    tensor = {"type": "Tensor", "text": "f32[]", "dtype": "f32", "shape": [], "stride": []}
+    kinds = {}
+    for was in ("1.5", "2", "True", "'a'", "None"):
+        failed = SCALE | {"text": [f"L['scale'] == {was}"], "now": tensor}
+        (found,) = cause_of_record(old_record(failed=[failed]), lambda *_place: None, reasons=("0/0: words",)).changes
+        kinds[was] = found.kind
+    assert kinds == {"1.5": "type", "2": "type", "True": "type", "'a'": "type", "None": "none"}
+
+
 def test_a_record_with_one_entry_is_read() -> None:
     reasons = ("0/0: scale == 1.5", "0/1: scale == 3.5")
     cause = cause_of_record(old_record(hidden=2), lambda *_place: None, reasons=reasons)

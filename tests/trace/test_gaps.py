@@ -74,8 +74,8 @@ def test_what_a_process_lacks(
 @for_each(
     "has_compiles, is_hooked, expected",
     [
-        (True, True, ["script", "coverage"]),
-        (True, False, ["recorder_not_loaded", "script", "coverage"]),
+        (True, True, ["coverage"]),
+        (True, False, ["recorder_not_loaded", "coverage"]),
         (False, True, ["nothing_compiled"]),
         (False, False, ["recorder_not_loaded"]),
     ],

@@ -270,7 +270,7 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return new_file(path)
 
     monkeypatch.setattr(folders, "_new_file", full)
-    found = run_here("unpack", "a.log", "out")
+    found = run_here("unpack", "a.log", "-o", "out")
     assert (found.returncode, found.stdout) == (2, "")
     assert "error: Can't write to out: No space left on device." in found.stderr
     assert "without index.json, the folder is incomplete" in found.stderr
@@ -278,7 +278,7 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_real_log_is_unpacked_whole(tmp_path: Path, run_here: RunCli) -> None:
-    found = run_here("unpack", LOWERED, "out")
+    found = run_here("unpack", LOWERED, "-o", "out")
     assert (found.returncode, found.stdout) == (0, "")
     index = json.loads((tmp_path / "out" / "index.json").read_bytes())
     files = files_in(tmp_path / "out")
@@ -295,9 +295,9 @@ def test_a_real_log_is_unpacked_whole(tmp_path: Path, run_here: RunCli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nothing", "out"), "There is no recording, log or JSON document at nothing."),
-        (("whole.json", "out"), "is a JSON document; artifacts are in a trace log."),
-        (("a.log", "a.log"), "a.log is a file, not a folder."),
+        (("nothing", "-o", "out"), "There is no recording, log or JSON document at nothing."),
+        (("whole.json", "-o", "out"), "is a JSON document; artifacts are in a trace log."),
+        (("a.log", "-o", "a.log"), "a.log is a file, not a folder."),
     ],
 )
 def test_what_cannot_be_unpacked_is_named(

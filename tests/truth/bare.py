@@ -7,7 +7,7 @@ each with a line. A job is done in a fork: Dynamo has compiled nothing before, a
 What torch logs goes to ``stderr.txt`` and ``trace/`` in the job's folder; ``counted.json`` gets what only the process
 itself can count: graphs handed to the backend, frames that got code, torch's counters.
 
-Shares no code with graphdoctor.
+Shares no code with graphdoctor. ``PYTHONPATH`` names the folder of ``tests``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from typing import Any
 
 import torch
 import torch._dynamo
+
+from tests.fixes.corpus.oracle import target_of
 
 
 def load(program: str) -> Any:
@@ -52,11 +54,11 @@ def backward(output: object) -> None:
 def run(job: dict[str, Any]) -> dict[str, Any]:
     seed()
     module = load(job["program"])
-    target = module.build() if hasattr(module, "build") else module.region
+    target = module.build() if hasattr(module, "build") else getattr(module, "region", None) or target_of(module)
     seed()
     inputs = module.example_inputs()
     inner = torch._dynamo.lookup_backend(job["backend"])
-    counted: dict[str, Any] = {"graphs": 0, "codes": 0, "error": None}
+    counted: dict[str, Any] = {"graphs": 0, "codes": 0, "error": None, "cause": None}
 
     def backend(gm, example_inputs):
         counted["graphs"] += 1
@@ -67,8 +69,9 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
     torch._dynamo.convert_frame.register_bytecode_hook(on_code)
     compiled = torch.compile(target, backend=backend, fullgraph=job["fullgraph"])
-    for call in inputs:
-        args, kwargs = ((), call) if isinstance(call, dict) else (call, {})
+    for call in [inputs] if isinstance(inputs, tuple) else inputs:
+        is_pair = [type(part) for part in call] == [tuple, dict]
+        args, kwargs = ((), call) if isinstance(call, dict) else call if is_pair else (call, {})
         try:
             output = compiled(*args, **kwargs)
             if job["backward"]:
@@ -77,6 +80,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
                     target.zero_grad()
         except Exception as error:  # noqa: BLE001 - what it raises is the answer
             counted["error"] = type(error).__name__
+            if isinstance(error, torch._dynamo.exc.InternalTorchDynamoError):
+                counted["cause"] = str(error).partition(":")[0]
             break
     counted["counters"] = {name: dict(values) for name, values in torch._dynamo.utils.counters.items()}
     return counted

@@ -26,13 +26,10 @@ Site = tuple[str, int]
 
 def is_reported(file: str) -> bool:
     """The file is neither torch's nor the standard library's, nor the script that makes the calls."""
-    paths = sysconfig.get_paths()
-    packages = (paths["purelib"], paths["platlib"])
-    if file == str(_BARE) or file.startswith("<"):
+    if file == str(_BARE) or file.startswith("<") or "/site-packages/torch/" in file:
         return False
-    if any(file.startswith(f"{folder}/torch/") for folder in packages):
-        return False
-    return file.startswith(packages) or not file.startswith(paths["stdlib"])
+    # Every interpreter has packages of its own.
+    return "/site-packages/" in file or not file.startswith(sysconfig.get_path("stdlib"))
 
 
 @dataclass(frozen=True)
@@ -63,6 +60,7 @@ class Bare:
         graphs: Graphs that the backend was handed.
         codes: Frames that got code, counted by torch's hook for new bytecode.
         error: Type of what the last call raised.
+        cause: Type of what it stands for, which torch's metrics name, if that is an internal error of Dynamo.
         counters: ``torch._dynamo.utils.counters``.
     """
 
@@ -71,6 +69,7 @@ class Bare:
     graphs: int
     codes: int
     error: str | None
+    cause: str | None
     counters: dict[str, dict[str, int]]
 
     @cached_property
@@ -145,7 +144,7 @@ class Bare:
         return {
             metrics.frame
             for metrics in self.metrics
-            if metrics.frame and metrics.failure and metrics.failure != self.error
+            if metrics.frame and metrics.failure and metrics.failure not in (self.error, self.cause)
         }
 
     @property
@@ -182,9 +181,9 @@ def read_trace(folder: Path) -> tuple[tuple[dict[str, Any], str], ...]:
 class BareRunner:
     """Makes bare runs in forks of one process that has imported torch."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], python: str = sys.executable) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(_BARE)],
+            [python, str(_BARE)],
             env=environment | {"TORCH_LOGS": "graph_breaks,recompiles", "TORCH_TRACE": os.devnull},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

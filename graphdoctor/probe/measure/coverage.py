@@ -2,12 +2,13 @@
 
 ``torch.profiler`` sees every ``aten::`` operation; each compiled graph runs in a range of its own meanwhile. (While a
 ``TorchDispatchMode`` is active, Dynamo bypasses compiled code.) Segments are runs of graphs, eager operations, guard
-checks and compiles, by the profiler's clock; without it, only runs of graphs and compiles are known.
+checks, compiles and backward passes, by the profiler's clock; without it, only runs of graphs and compiles are known.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,12 +30,13 @@ CONVERSION_RANGE = "graphdoctor_conversion"
 """Profiler range of what Dynamo's code converts after a graph."""
 
 _OPERATION = "aten::"
+_AUTOGRAD_NODE = "autograd::engine::evaluate_function"
 _NOT_EAGER = (
     _OPERATION,
     GRAPH_RANGE,
     BACKWARD_RANGE,
     CONVERSION_RANGE,
-    "autograd::engine::evaluate_function",
+    _AUTOGRAD_NODE,
     *torch_api.PROFILED_OVERHEAD,
 )
 MAX_NAMES = 20
@@ -186,7 +188,24 @@ def cut_profile(events: Sequence[Any]) -> CutCall:
     found = [*_of_thread(own), *_backward_runs(events, own)]
     inside = (part for part in found if part.start_us >= began and part.end_us <= ended)
     moved = (replace(part, start_us=part.start_us - began, end_us=part.end_us - began) for part in inside)
-    return CutCall(ended - began, tuple(_joined(_in_turns(moved))), is_profiled=True)
+    parts = list(_joined(_in_turns(moved)))
+    parts += _backward_passes(events, parts, began, ended)
+    return CutCall(ended - began, tuple(sorted(parts, key=lambda part: part.start_us)), is_profiled=True)
+
+
+def _backward_passes(events: Iterable[Any], parts: Sequence[Segment], began: float, ended: float) -> Iterator[Segment]:
+    """Between segments, from when autograd's engine began to work to when it ended, on whichever thread."""
+    ranges = sorted(
+        (event.time_range.start - began, event.time_range.end - began)
+        for event in events
+        if event.name.startswith(_AUTOGRAD_NODE)
+    )
+    ends = [0.0, *(moment for part in parts for moment in (part.start_us, part.end_us)), ended - began]
+    for start, end in zip(ends[::2], ends[1::2], strict=True):
+        # Nodes follow each other, so all that can reach into a gap begin in it or last before it.
+        near = ranges[max(bisect_left(ranges, (start,)) - 1, 0) : bisect_left(ranges, (end,))]
+        if within := [(max(first, start), min(last, end)) for first, last in near if last > start]:
+            yield Segment("backward", within[0][0], max(last for _, last in within))
 
 
 def _of_thread(events: Iterable[Any]) -> Iterator[Segment]:

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
-from ...facts.kernels import KernelKind, KernelShare, KernelTime
+from ...facts.kernels import MOST_KERNELS, KernelKind, KernelShare, KernelTime
 from ...facts.profiled import InductorRun, KernelRun
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import RUN_RANGE
@@ -47,7 +47,9 @@ EMPTY_RANGE = "graphdoctor_empty_call"
 _MIN_CALLS, _MAX_CALLS = 3, 20
 _MAX_EVENTS = 50_000
 _BUDGET_S = 1.0
+_PROFILED_S = 2 * _BUDGET_S
 _MAX_UNPROFILED = 50
+_DEVICE_S, _MAX_IN_A_ROW = 0.1, 5
 _SLOWED = 2.0
 """A profiler makes calls of many short operations about that much longer."""
 
@@ -55,7 +57,6 @@ _DISTURBED, _PROFILER_US = 5.0, 200.0
 _CALLING_NS = 20_000
 """An operation that only calls others takes a few microseconds for each, under the profiler."""
 
-_MAX_NAMES = 10
 _MEMORY_COPY = "Memcpy"
 _ANONYMOUS = "(anonymous namespace)"
 _AUTOGRAD = "autograd::engine::"
@@ -132,7 +133,7 @@ class SeenCall:
         def us(kind: KernelKind) -> float | None:
             return None if self.launches is None else sum(sum(each) for key, each in by_name.items() if key[1] == kind)
 
-        largest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:_MAX_NAMES]
+        largest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:MOST_KERNELS]
         inside = [node.event for node in self.nodes]
         regions = [(event.start_ns, event.end_ns) for event in inside if _is_region(event.name)]
         # A wait for the device is as long as its kernels are.
@@ -284,16 +285,46 @@ def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKer
     return MeasuredKernels(calls, [each * 1e6 for each in times])
 
 
+def device_us(make: Callable[[], object], restore: Callable[[], None] | None, seconds: float) -> float | None:
+    """The part of a call in a row in which a GPU works, in microseconds; None if the profiler sees none.
+
+    ``restore``: puts back what a call changed in its arguments; then each is profiled by itself. ``seconds``: of one.
+    """
+    most = max(1, min(_MAX_IN_A_ROW, int(_DEVICE_S / max(seconds, 1e-9)))) if restore is None else 1
+    found = 0.0
+    # A profiler's first calls start CUPTI, and some of their kernels may be missing.
+    for number in (1, most):
+        torch_api.synchronize()
+        made, ends = 0, time.perf_counter() + _DEVICE_S
+        try:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+                while not made or (made < number and time.perf_counter() < ends):
+                    make()
+                    made += 1
+                torch_api.synchronize()
+        except RuntimeError:  # the program profiles itself, and only one profiler can run
+            return None
+        if restore is not None:
+            restore()
+        own = [event for event in profiled_events(profiler) if event.is_on_device and not event.is_range]
+        found = _covered_ns((event.start_ns, event.end_ns) for event in own) / 1e3 / made
+    return found or None
+
+
 def seen_call(call: Repeated, around: Around) -> SeenCall | None:
     """A call under the profiler, once it is warm; None if this torch doesn't tell the profiler's events."""
     return next(reversed(_profiled(call, _MIN_CALLS, around)[0]), None)
 
 
 def _profiled(call: Repeated, count: int, around: Around) -> tuple[list[SeenCall], int]:
-    """Calls under the profiler, and how many events there are in all; none where torch doesn't tell them."""
+    """Calls under the profiler, and how many events there are in all; none where torch doesn't tell them.
+
+    Fewer where other work on the machine makes them long.
+    """
     held_up: list[bool] = []
+    ends = time.perf_counter() + _PROFILED_S
     with around(), torch.profiler.profile(activities=profile_activities()) as profiler:
-        for _ in range(count):
+        while len(held_up) < min(count, _MIN_CALLS) or (len(held_up) < count and time.perf_counter() < ends):
             torch_api.synchronize()
             with torch.profiler.record_function(EMPTY_RANGE):
                 torch_api.synchronize()

@@ -11,7 +11,6 @@ import json
 import math
 import resource
 import socket
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,8 +19,6 @@ from typing import Any, NamedTuple
 from ...facts.recording import Settling
 from ..torch_private import torch_api
 
-_STEADY_S = 0.5
-_STEADY_RUNS = 50
 _MIN_RUNS = 3
 BLOCK_S = 0.001
 """How long a block of calls takes at least."""
@@ -35,14 +32,6 @@ _REST_S = 0.002
 
 _WARM_CALL_S = 0.1
 """Calls that are shorter are made once before a turn's first block."""
-
-
-def steady_us(call: Callable[[], Any], activity: Callable[[], Activity]) -> float | None:
-    """Median time of a steady call, in microseconds; None when it never gets steady."""
-    if not settle(call, activity).is_settled:
-        return None
-    times = time_calls(call, seconds=_STEADY_S, most=_STEADY_RUNS)
-    return statistics.median(times) * 1e6
 
 
 def time_calls(

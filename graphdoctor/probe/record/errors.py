@@ -45,6 +45,15 @@ def traceback_text(error: BaseException) -> str:
     return formatted(without_probe(traceback.TracebackException.from_exception(error)))
 
 
+def own_traceback_text(error: BaseException) -> str:
+    """As ``traceback_text``, without lines of installed packages, unless there are no others."""
+    report = without_probe(traceback.TracebackException.from_exception(error))
+    own = [entry for entry in report.stack if "site-packages" not in entry.filename]
+    if own and report.__cause__ is None and report.__context__ is None:
+        report.stack = traceback.StackSummary.from_list(own)
+    return formatted(report)
+
+
 def formatted(report: traceback.TracebackException) -> str:
     """A traceback as text; the end of a long one."""
     return "".join(report.format())[-_MAX_MESSAGE:]

@@ -50,12 +50,13 @@ class Reads:
 
     def __init__(self) -> None:
         self._since_ns = time.time_ns()
-        self._known, self._environment = set(sys.modules), dict(os.environ)
         self._modules: dict[str, str] = {}
         if torch_api.keep_from_compiling(_note):
             sys.addaudithook(_note)
         else:
             _unseen.add("reads")
+        # After it, because importing Dynamo names a folder of caches in the environment.
+        self._known, self._environment = set(sys.modules), dict(os.environ)
 
     def note_imports(self) -> None:
         """Note what has been imported of installed packages until now."""

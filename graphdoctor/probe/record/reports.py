@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib.metadata
 import importlib.util
 import platform
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...facts.hints import near_names
 from ...facts.recording import Environment, GapKind
 from ..events import EventFile
 from ..torch_private import torch_api
@@ -163,7 +163,7 @@ def imported_names(packages: Iterable[str]) -> tuple[str, ...]:
         provided = {name for name, owners in known.items() if _normal(package) in map(_normal, (name, *owners))}
         if not provided and not (package.isidentifier() and importlib.util.find_spec(package)):
             names = sorted({name for owners in known.values() for name in owners})
-            raise RequestError("unknown_package", own=package, near=difflib.get_close_matches(package, names, 1))
+            raise RequestError("unknown_package", own=package, near=near_names(package, names, most=1))
         found |= provided or {package}
     return tuple(sorted(found))
 

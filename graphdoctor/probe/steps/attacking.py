@@ -147,6 +147,7 @@ class Attacking:
         }
         torchs: set[ResultKind] = set()
         dropped: dict[ResultKind, Difference] = {}
+        exceptions: dict[bool, AttackFailure] = {}
         count = 0
         for number, attack in enumerate(self._attacks()):
             if number not in wanted or time.monotonic() > ended_s:
@@ -165,11 +166,23 @@ class Attacking:
                     elif not is_eager and found.change == "fewer":
                         dropped.setdefault(found.kind, found)
                     else:
+                        raised = (eager.raised, mine.raised) if eager.raised and mine.raised else None
                         failure = AttackFailure(
-                            text=attack.text, code=attack.code, is_compiled=not is_eager, difference=found
+                            text=attack.text,
+                            code=self._seeded(number) * mine.draws_random + attack.code,
+                            is_compiled=not is_eager,
+                            difference=found,
+                            raised=raised,
                         )
-                        return self._found(count, failure=failure)
-        return self._found(count, dropped=tuple(dropped.values()), torch_kinds=tuple(sorted(torchs)))
+                        if raised is None:
+                            return self._found(count, failure=failure)
+                        exceptions.setdefault(is_eager, failure)
+        told = {"dropped": tuple(dropped.values()), "exceptions": tuple(exceptions.values())}
+        return self._found(count, **told, torch_kinds=tuple(sorted(torchs)))
+
+    def _seeded(self, draw: int) -> str:
+        """The line after which a call draws the same numbers as the trial's."""
+        return f"torch.manual_seed({self._workload.request['seed'] + draw})\n"
 
     def _found(self, count: int, **found: Any) -> Attacked:  # noqa: ANN401
         return Attacked(count=count, is_edited=self._is_edited, **found)

@@ -5,7 +5,7 @@ ours is in a call of it either.
 
 When its calls compile nothing any more it writes ``BenchStart`` to a socket. Each line of JSON ``{"seconds": …}`` is
 answered by a ``BenchTurn``, so that several programs take turns and share the machine's noise, and ``{"floor": true}``
-by a ``BenchFloor``, until the socket closes.
+and ``{"device": true}`` by a ``BenchTime``, until the socket closes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from ..target.regions import compile_target
 from ..target.snapshot import State, restorer, seed_everything
 from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, items_in
 from ..torch_private import torch_api
-from ..wire import BenchFloor, BenchStart, BenchTurn, ProbeRequest
+from ..torch_private.torch_cuda_graphs import awaits_backward
+from ..wire import BenchStart, BenchTime, BenchTurn, ProbeRequest
 
 if TYPE_CHECKING:
     from .workload import Workload
@@ -107,7 +108,13 @@ class Benched:
             for question in questions(connection):
                 asked = json.loads(question)
                 if "floor" in asked:
-                    answer(connection, BenchFloor(us=_floor_us(call)))
+                    answer(connection, BenchTime(us=_floor_us(call), awaits_backward=False))
+                    continue
+                if "device" in asked:
+                    from ..measure.kernels import device_us
+
+                    us = device_us(lambda: self._make(call), restore, steady[-1])
+                    answer(connection, BenchTime(us=us, awaits_backward=awaits_backward()))
                     continue
                 seconds = float(asked["seconds"])
                 times = time_block(lambda: self._make(call), block, seconds=seconds)

@@ -6,15 +6,13 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from ...facts.recording import CallError
 from ...facts.trials import Replay
-from ..measure.timing import steady_us
 from ..record import reports
 from ..record.describe import arguments_text
-from ..record.errors import TargetError, described_error, message_of, traceback_text
+from ..record.errors import TargetError, described_error, message_of, own_traceback_text
 from ..record.streams import kept_texts, silence
 from ..replay.trial import Trial
 from ..target.targets import Call
@@ -71,17 +69,9 @@ def _run(workload: Workload, lanes: Lanes | None, kept: Kept | None) -> bool:
 
 
 def compare(workload: Workload, trial: Trial, texts: Mapping[str, str]) -> Replay:
-    """Compare what the calls returned and wrote before any is repeated; then time the last one if asked to."""
+    """Compare what the calls returned and wrote before any is repeated."""
     workload.events.phase("comparing results")
     found = trial.finish(texts)
-    if trial.plan.get("steady"):
-        steady = workload.repeated(
-            "steady_time",
-            "timing the last call",
-            "The last call was not timed",
-            lambda call: steady_us(partial(workload.forward, call), lambda: workload.activity),
-        )
-        found = found.replace(steady_us=steady)
     workload.events.write("trial", found)
     return found
 
@@ -126,7 +116,8 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
 def _report_failed(workload: Workload, call: Call, index: int, error: BaseException, duration_s: float) -> None:
     events, complain = workload.events, workload.complain
     raised: dict[str, Any] = {**described_error(error), "from_compiler": torch_api.is_compiler_error(error)}
-    complain(raised["traceback"])
+    if raised["from_compiler"]:
+        complain(raised["traceback"])
     # Before the trial: that may hang or crash.
     workload.mark("end", index, outcome="error", duration_s=duration_s, error=CallError(**raised))
     workload.listener.write_sources()
@@ -135,13 +126,20 @@ def _report_failed(workload: Workload, call: Call, index: int, error: BaseExcept
     with silence():
         eager = workload.error_of(call, is_eager=True)
     tried: dict[str, Any] = {"eager": "ok" if eager is None else type(eager).__qualname__}
-    if eager is not None:
+    if eager is not None and torch_api.is_compiler_error(eager):
+        # `torch.cond` compiles itself in eager mode too, so what eager mode would do isn't known.
+        tried = {"eager": None}
+    elif eager is not None:
         tried["eager_message"] = message_of(eager)
         changes = {name: workload.request[name] for name in ("dtype", "batch")}
-        if any(value is not None for value in changes.values()):
-            events.write("call_failed", index=index, **raised, **changes)
-        if not raised["from_compiler"]:
-            # Dynamo's traceback shows its own tracing; this one is the program's.
-            complain("\nWithout torch.compile the same call raises:\n")
-            complain(traceback_text(eager))
+        is_changed = any(value is not None for value in changes.values())
+        if raised["from_compiler"]:
+            if is_changed:
+                events.write("call_failed", index=index, **raised, **changes)
+        else:
+            # Dynamo's error is about its own tracing; this one is the program's.
+            own = described_error(eager) | {"traceback": own_traceback_text(eager)}
+            events.write("call_failed", index=index, **own, from_compiler=False, is_eager=True, **changes)
+    if not raised["from_compiler"] and tried["eager"] in (None, "ok"):
+        complain(raised["traceback"])
     workload.mark("end", index, outcome="error", duration_s=duration_s, error=CallError(**raised, **tried))

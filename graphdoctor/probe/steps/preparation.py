@@ -27,7 +27,7 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
     if request["kernels"] or request["profile"] is not None:
         show_generated_kernels()
     if request["profile"] is not None:
-        torch_inductor.compile_into(request["profile"])
+        torch_inductor.generate_anew(request["profile"])
     seed_everything(request["seed"])
     device = device_named(request["device"])
     dtype = dtype_named(request["dtype"], device)

@@ -5,12 +5,11 @@ Raises ``RequestError`` with the nearest names where torch would print a long li
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, Literal, cast
 
 import torch
 
-from ...facts.hints import HintValue
+from ...facts.hints import HintValue, near_names
 from ..record.describe import DTYPES
 from ..record.errors import RequestError, first_line
 from ..torch_private import torch_api, torch_config
@@ -57,30 +56,34 @@ def check_compile_arguments(backend: str, mode: str | None, options: dict[str, A
 def _refuse_unknown(argument: Literal["backend", "mode", "option"], name: str, as_known: str | None = None) -> None:
     known = sorted(torch_api.names_of(argument))
     if (as_known or name) not in known:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        near = near_names(name, known)
         # Hundreds of options are no help.
         shown = [] if argument == "option" else known
         raise RequestError("unknown_argument", argument=argument, name=name, near=near, known=shown)
 
 
 def set_config(name: str, value: Any) -> None:  # noqa: ANN401 - any value of JSON
-    """Set one of torch's config values; ``RequestError`` if torch has no such, or it takes another type."""
+    """Set one of torch's config values; ``RequestError`` if torch has no such, or it takes another type.
+
+    A name alone is one of ``torch._dynamo.config``.
+    """
+    dotted = name if "." in name else f"torch._dynamo.config.{name}"
     try:
-        before = torch_config.config_value(name if name.startswith("torch.") else "")
+        before = torch_config.config_value(dotted if dotted.startswith("torch.") else "")
     except (AttributeError, ImportError, TypeError, ValueError):
         names = torch_config.config_names()
         setting = name.rpartition(".")[2]
         # Also by the last part alone: people leave the module out.
         near = [known for known in names if setting and known.rpartition(".")[2] == setting]
-        near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.7)
+        near = near or near_names(dotted, names)
         raise RequestError("unknown_config", name=name, near=near) from None
-    declared = torch_config.config_type(name)
+    declared = torch_config.config_type(dotted)
     accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
     if declared is not None and (type(value) not in accepted[declared]) and value != before:
         raise RequestError(
             "config_type", name=name, value=value, type=declared.__name__, default=cast("HintValue", before)
         )
-    torch_config.set_config(name, value)
+    torch_config.set_config(dotted, value)
 
 
 def make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401

@@ -6,7 +6,7 @@ Raises ``TargetError`` with a message for people; exceptions of the user's own c
 from __future__ import annotations
 
 import contextlib
-import difflib
+import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ...facts.hints import did_you_mean
+from ...facts.hints import did_you_mean, near_names
 from ..record.errors import RequestError, TargetError, first_line
 from ..torch_private import torch_api
 from ..wire import INPUT_ATTRIBUTES, INPUT_FUNCTIONS, INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED, CallItems
@@ -118,7 +118,7 @@ def _import_module(name: str) -> ModuleType:
         parent, _, last = missing.rpartition(".")
         folders = getattr(sys.modules[parent], "__path__", []) if parent else [str(Path.cwd())]
         names = [found.name for found in pkgutil.iter_modules(folders)]
-        near = [f"{parent}.{found}".lstrip(".") for found in difflib.get_close_matches(last, names, n=3, cutoff=0.5)]
+        near = [f"{parent}.{found}".lstrip(".") for found in near_names(last, names)]
         # A file without a folder is written as a module is.
         is_either = missing != name and not parent
         raise TargetError(
@@ -140,7 +140,7 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
         try:
             value = getattr(value, part)
         except AttributeError:
-            near = difflib.get_close_matches(name, [n for n in vars(module) if not n.startswith("__")], n=3, cutoff=0.5)
+            near = near_names(name, (known for known in vars(module) if not known.startswith("__")))
             raise TargetError(f"{module.__name__} has no {name}", did_you_mean(near, _what_is_there(module))) from None
     if is_call or (name == _FACTORY and inspect.isroutine(value)):
         return _from_factory(module, name, value)
@@ -291,10 +291,11 @@ def _calls_from(function: Callable[[], Any], target: Target, origin: str) -> Ite
 def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noqa: ANN401
     """The calls that a value of ``example_inputs()`` or the like stands for.
 
-    A tuple is positional arguments, a dict keyword arguments, ``(tuple, dict)`` both, a tensor the only argument; a
-    list or an iterator of these is several calls.
+    A tuple is positional arguments, a dict keyword arguments, ``(tuple, dict)`` both; a list or an iterator of these is
+    several calls. A tensor is the only argument, and so are a batch, a named tuple, a dict whose keys aren't
+    parameters, and a list of anything else.
     """
-    if (single := _one_call(value)) is not None:
+    if (single := _one_call(value, target)) is not None:
         yield single
         return
     if not isinstance(value, Iterable) or isinstance(value, str):
@@ -305,9 +306,12 @@ def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noq
     if isinstance(value, list) and _is_one_argument_list(value, target):
         yield tuple(value), {}
         return
+    if isinstance(value, list) and any(_one_call(item, target) is None for item in value):
+        yield (value,), {}
+        return
     number = 0
     for number, item in enumerate(value, start=1):
-        if (call := _one_call(item)) is None:
+        if (call := _one_call(item, target)) is None:
             raise TargetError(
                 f"{origin}: call {number} is of type {type(item).__name__}, which can't be arguments",
                 "A tuple is positional arguments, a dict keyword arguments, (tuple, dict) both.",
@@ -317,17 +321,33 @@ def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noq
         raise TargetError(f"{origin} gave no calls: it is empty")
 
 
-def _one_call(value: Any) -> Call | None:  # noqa: ANN401
+def _one_call(value: Any, target: Target) -> Call | None:  # noqa: ANN401
     match value:
         case torch.Tensor():
             return (value,), {}
-        case Mapping():
+        case Mapping() if _takes(target, value) or not _takes(target, value, as_one=True):
             return (), dict(value)
+        case Mapping():
+            return (value,), {}
+        case tuple() if hasattr(value, "_fields") and _takes(target, value, as_one=True):
+            return (value,), {}
         case (tuple() as args, dict() as kwargs) if isinstance(value, tuple):
             return args, kwargs
         case tuple():
             return value, {}
-    return None
+    is_batch = type(value).__module__ != "builtins" and callable(getattr(value, "to", None))
+    is_object = dataclasses.is_dataclass(value) and not isinstance(value, Iterable)
+    return ((value,), {}) if is_batch or is_object else None
+
+
+def _takes(target: Target, value: Any, *, as_one: bool = False) -> bool:  # noqa: ANN401
+    """Whether the target can be called with a value as its only argument, or with the keywords in it."""
+    if (signature := signature_of(target.function)) is None:
+        return not as_one
+    try:
+        return bool(signature.bind(value) if as_one else signature.bind(**value))
+    except TypeError:
+        return False
 
 
 def _is_one_argument_list(value: list[Any], target: Target) -> bool:

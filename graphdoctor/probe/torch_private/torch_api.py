@@ -28,6 +28,9 @@ from ..wire import CacheCounts
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
 
+_META_LOGGER_NAME, _META_FAILED = "torch._subclasses.fake_tensor", "failed while attempting to run meta for"
+"""``torch/_subclasses/fake_tensor.py``, 2.13 (``_dispatch_impl``): logs an exception before it raises it again."""
+
 _FRAME_SKIP_LOGGER_NAME = "torch._dynamo.convert_frame.__graph_breaks"
 """``torch/_dynamo/convert_frame.py``, 2.13: the record of a frame skipped outside symbolic execution is only written
 while this artifact logger is enabled for DEBUG."""
@@ -103,6 +106,11 @@ def write_artifact(name: str, payload: object) -> None:
             payload_fn=lambda: json_text(payload),
             expect_trace_id=False,
         )
+
+
+def log_errors_once() -> None:
+    """Leave out torch's log of an exception that it raises all the same, with a traceback of its own (2.11 to 2.15)."""
+    logging.getLogger(_META_LOGGER_NAME).addFilter(lambda record: not str(record.msg).startswith(_META_FAILED))
 
 
 def record_skipped_frames() -> None:

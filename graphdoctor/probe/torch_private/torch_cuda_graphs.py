@@ -138,6 +138,19 @@ def recorded_functions() -> tuple[list[dict[str, Any]], int] | None:
     return [function for functions, _ in found for function in functions], sum(captured for _, captured in found)
 
 
+def awaits_backward() -> bool:
+    """Whether torch can't launch what it recorded, because outputs of earlier calls await their backward pass.
+
+    It records a function anew in each call then, and warns once: ``check_warn_on_unable_to_start_executing``
+    (``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15).
+    """
+    try:
+        containers = sys.modules[_TREES].local.tree_manager_containers.values()
+        return any(bool(each.tree_manager.warned_functions) for each in containers if each.tree_manager is not None)
+    except (AttributeError, KeyError):
+        return False
+
+
 def launch_one_by_one() -> Undo:
     """Have what is recorded as CUDA graphs launch each kernel by itself, so that the profiler sees its operation.
 

@@ -1,6 +1,6 @@
 """What is changed in the compiler for a trial: its cache folder, parts that are left out, its minifier.
 
-``torch/_inductor/runtime/cache_dir_utils.py``, ``cpu_vec_isa.py``, ``compiler_bisector.py``,
+``torch/_inductor/runtime/cache_dir_utils.py``, ``codecache.py``, ``cpu_vec_isa.py``, ``compiler_bisector.py``,
 ``torch/_dynamo/repro/after_dynamo.py`` and ``after_aot.py``, 2.11 to 2.15.
 """
 
@@ -14,6 +14,7 @@ import pkgutil
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
@@ -92,6 +93,24 @@ def miss_caches() -> None:
 
     if hasattr(config, "cache_key_tag"):
         config.cache_key_tag = f"graphdoctor {os.getpid()} {time.time_ns()} {next(_tags)}"
+
+
+def generate_anew(folder: str) -> None:
+    """Have Inductor generate all code and time ways to compute again, and leave what it keeps of that in a folder.
+
+    What it compiles from the code, in C++ and Triton, it goes on looking for, and leaves, where it did before. Where a
+    name is missing, what nobody finds again is left there, too.
+    """
+    miss_caches()
+    own = Path(folder)
+    for module, cache, name, place in (
+        ("torch._inductor.codecache", "FxGraphCache", "_get_tmp_dir", str(own / "graphs")),
+        ("torch._functorch._aot_autograd.autograd_cache", "AOTAutogradCache", "_get_tmp_dir", str(own / "autograd")),
+        ("torch._inductor.codecache", "CacheBase", "get_local_cache_path", own / "times"),
+    ):
+        with contextlib.suppress(ImportError, AttributeError, KeyError):
+            owner = getattr(importlib.import_module(module), cache)
+            put_in_place(owner, name, staticmethod(lambda place=place: place))
 
 
 _KINDS: Mapping[str, CompilerPartKind] = {

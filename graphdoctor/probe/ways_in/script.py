@@ -54,7 +54,7 @@ def _claim(path: str) -> bool:
     """Make the event file; the first Python of the program does, and that is the main process."""
     first = b'{"event": "process", "pid": %d}\n' % os.getpid()
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         # A program may replace itself by another Python (os.execv): the process is the same.
         with open(path, "rb") as events:  # noqa: PTH123

@@ -6,6 +6,7 @@ torch is imported after the event file is open, so that an environment without i
 from __future__ import annotations
 
 import contextlib
+import errno
 import faulthandler
 import json
 import os
@@ -27,7 +28,7 @@ from ..record.errors import (
     without_probe,
 )
 from ..record.streams import flush, silence
-from ..wire import CRASH_FILE, EVENTS_FILE, EXIT_UNWRITABLE, READS_FILE, ProbeRequest
+from ..wire import CRASH_FILE, EVENTS_FILE, EXIT_CLOSED, EXIT_UNWRITABLE, READS_FILE, ProbeRequest
 from .process import hold
 
 _EXIT_TARGET_FAILED = 3
@@ -45,7 +46,7 @@ def reported(request_path: Path, run: Callable[[Any, Path, EventFile], int]) -> 
     try:
         events = EventFile(folder / EVENTS_FILE)
         # The parent shows it, less our own lines.
-        crash = (folder / CRASH_FILE).open("w")
+        crash = os.fdopen(os.open(folder / CRASH_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w")
     except OSError:
         return EXIT_UNWRITABLE
     hold(str(folder))
@@ -61,7 +62,9 @@ def reported(request_path: Path, run: Callable[[Any, Path, EventFile], int]) -> 
         _report_exit(error, events)
     except BaseException as error:  # noqa: BLE001 - whatever the program raises is reported, never lost
         _report_failure(error, events)
-    return status if events.error is None else EXIT_UNWRITABLE
+    if events.error is None:
+        return status
+    return EXIT_CLOSED if events.error.errno == errno.EBADF else EXIT_UNWRITABLE
 
 
 def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
@@ -76,6 +79,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
     from ..steps.calls import run
     from ..steps.preparation import prepared
     from ..steps.workload import Workload
+    from ..torch_private import torch_api
 
     reads = None
     if request["reads"]:
@@ -93,6 +97,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         if reads is not None:
             reads.note_imports()
         started = time.perf_counter()
+        torch_api.log_errors_once()
         workload = Workload(request, events, _print_error, target, calls)
         compile_s = time.perf_counter() - started
         if request["timing"] is not None:
@@ -137,5 +142,7 @@ def _report_exit(error: SystemExit, events: EventFile) -> None:
 def _print_error(text: str) -> None:
     """Write to standard error past ``sys.stderr``, which the program may have closed, replaced or removed."""
     flush()
+    # An exception's message may hold what a terminal obeys.
+    safe = "".join(sign if sign.isprintable() or sign in "\n\t" else "�" for sign in text)
     with contextlib.suppress(OSError):
-        os.write(2, text.encode("utf-8", "backslashreplace"))
+        os.write(2, safe.encode("utf-8", "backslashreplace"))

@@ -25,7 +25,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from ..torch_private import torch_inductor, torch_trace
+from ..torch_private import torch_api, torch_inductor, torch_trace
 from ..wire import LIBRARIES, TRACE_FOLDER, WarmRequest
 
 _MAX_REQUEST_BYTES = 2**20
@@ -125,9 +125,13 @@ def _load(*names: str) -> None:
 
 def _load_inductor() -> None:
     _load(_INDUCTOR_MODULE)
+    # What torch records of that is no part of the recording that this process was started for, which is signed.
+    trace = torch_api.trace_logger()
+    trace.disabled = True
     with contextlib.suppress(Exception):  # a probe that needs it reports what is wrong
         # A program on a GPU has no kernels with vector instructions.
         torch_inductor.warm_up(has_vectors=not _has_gpu())
+    trace.disabled = False
     _load()
 
 

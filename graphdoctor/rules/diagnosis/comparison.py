@@ -57,7 +57,8 @@ def compare(
         after=sides[1],
         mismatches=mismatches(before, after, gone=gone, new=new),
         new=tuple(new),
-        gone=tuple(gone),
+        gone=() if after.recording.is_partial else tuple(gone),
+        unseen=tuple(gone) if after.recording.is_partial else (),
         same=tuple(sorted(same, key=lambda pair: order[id(pair.after)])),
     )
 

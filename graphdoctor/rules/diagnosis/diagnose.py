@@ -62,7 +62,7 @@ def diagnose(
         recording=_with_relative_files(recording, root),
         summary=summary_of(view, hidden_findings=len(findings) - len(shown)),
         findings=tuple(shown),
-        frames=tuple(frame_reports(recording)),
+        frames=tuple(frame_reports(view)),
         graphs=graphs,
         recompiles=recompiles,
     )

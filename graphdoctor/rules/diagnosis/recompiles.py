@@ -318,6 +318,11 @@ def can_be_dynamic(change: GuardChange) -> bool:
     return change.kind == "size" and not {change.old, change.new} & {"0", "1"}
 
 
+def is_specialized(change: GuardChange) -> bool:
+    """Whether a size changed from one to another that torch always compiles on its own: from 1 to 0, or from 0 to 1."""
+    return change.kind == "size" and {change.old, change.new} == {"0", "1"}
+
+
 def hidden_change_count(events: Iterable[RecompileEvent]) -> int:
     """The most changed values that one of the events has beyond those that were recorded."""
     causes = (event.compiles[0].cause for event in events)

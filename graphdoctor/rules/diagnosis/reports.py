@@ -15,6 +15,7 @@ from graphdoctor.facts.recording import Compile, CompileOutcome, Recording
 from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.rules.diagnosis.rule import RecordingView
+from graphdoctor.rules.diagnosis.sites import left_eager
 
 _BREAK = "GD1"
 _RECOMPILE = "GD2"
@@ -27,9 +28,14 @@ _GRAVEST_FIRST: tuple[tuple[CompileOutcome, FrameState], ...] = (
 )
 
 
-def frame_reports(recording: Recording) -> Iterator[FrameReport]:
+def frame_reports(view: RecordingView) -> Iterator[FrameReport]:
     """Each frame and its state, in the order of first compiles."""
-    rest_eager = {record.compile_id for record in recording.breaks if record.effect == "rest_eager"}
+    recording = view.recording
+    rest_eager = {
+        record.compile_id
+        for record in recording.breaks
+        if (frame := view.frame(record.compile_id)) is not None and frame.name in left_eager(record, frame, view)
+    }
     of_frame = grouped((compile_.frame_id, compile_) for compile_ in recording.compiles)
     for frame in recording.frames:
         compiles = of_frame[frame.frame_id]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from graphdoctor.facts.ddp import DdpSplit
 from graphdoctor.facts.diagnosis import Effects, Fix, Severity
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
@@ -327,6 +328,10 @@ class RecordingRule(Rule):
         """All that the rule finds."""
 
 
+CodeLine = tuple[str, str, int]
+"""A file, a function in it and a line of that."""
+
+
 @dataclass(frozen=True)
 class RecordingView:
     """A recording with its break sites and recompile events, and what rules look up in it."""
@@ -354,6 +359,16 @@ class RecordingView:
     def contexts(self) -> Mapping[tuple[str, int], SourceContext]:
         """By file and line."""
         return {context.at: context for context in self.recording.sources}
+
+    @cached_property
+    def resumed(self) -> Mapping[CodeLine, list[str]]:
+        """Compiles of the functions that continue from lines of functions."""
+        framed = ((self.frames.get(compile_.frame_id), compile_) for compile_ in self.recording.compiles)
+        return grouped(
+            ((frame.file, frame.function, frame.resumes_at), compile_.compile_id)
+            for frame, compile_ in framed
+            if frame is not None and frame.resumes_at is not None and compile_.outcome != "limit"
+        )
 
     def frame(self, compile_id: str | None) -> Frame | None:
         """The function of a compile."""

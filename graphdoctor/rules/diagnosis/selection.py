@@ -45,7 +45,5 @@ def code_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
 
     for prefix in chosen:
         if not any(code.startswith(prefix) for code in ALL_RULES):
-            raise GraphDoctorError(
-                f"No rule's code begins with {prefix!r}.", hint="graphdoctor rule --all lists the rules."
-            )
+            raise GraphDoctorError(f"No rule's code begins with {prefix!r}.", hint="graphdoctor rule lists the rules.")
     return chosen

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 
 from graphdoctor.facts.diagnosis import Effects
-from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.recording import BreakEffect, BreakRecord, Frame, Recording
+from graphdoctor.facts.recording import BreakRecord, Frame, Recording
 from graphdoctor.facts.stack import StackEntry, innermost
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
-from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingView
+from graphdoctor.rules.diagnosis.rule import BreakSite, CodeLine, RecordingView
 
 
 def view_of(recording: Recording) -> RecordingView:
@@ -34,14 +33,13 @@ def view_of(recording: Recording) -> RecordingView:
         if key not in entries or (entry.column is not None and entries[key].column is None):
             entries[key] = entry
     order = {compile_id: number for number, compile_id in enumerate(view.compiles)}
-    resumed = _resumed(view)
     functions = {(frame.file, name) for frame in recording.frames for name in (frame.function, frame.code_name)}
     lines = {(frame.file, frame.line) for frame in recording.frames}
     sites = tuple(
         BreakSite(
             entry=entries[key],
             records=tuple(records),
-            effects=_effects(records, view, resumed, order.__getitem__),
+            effects=_effects(records, view, order.__getitem__),
             context=view.contexts.get((key[0], key[1])),
             is_traced=_is_traced(entries[key], records, functions, lines),
         )
@@ -101,42 +99,49 @@ def _frame_line(record: BreakRecord, frame: Frame) -> int | None:
     return next((entry.line for entry in record.stack if entry.file == frame.file and entry.function in names), None)
 
 
-_Line = tuple[str, str, int]
-"""A file, a function in it and a line of that."""
+def left_eager(record: BreakRecord, frame: Frame, view: RecordingView) -> tuple[str, ...]:
+    """The functions whose rest runs eagerly because of a break.
 
-
-def _resumed(view: RecordingView) -> Mapping[_Line, list[str]]:
-    """Compiles of the functions that continue from lines of functions."""
-    framed = ((view.frames.get(compile_.frame_id), compile_) for compile_ in view.recording.compiles)
-    return grouped(
-        ((frame.file, frame.function, frame.resumes_at), compile_.compile_id)
-        for frame, compile_ in framed
-        if frame is not None and frame.resumes_at is not None and compile_.outcome != "limit"
+    That is the frame's own, unless torch continues it: with ``nested_graph_breaks``, only what it called and can't
+    continue is left to eager mode (``torch/_dynamo/symbolic_convert.py``, 2.13, ``InstructionTranslatorBase``).
+    """
+    if record.effect != "rest_eager":
+        return ()
+    line = _frame_line(record, frame)
+    if line is None or (frame.file, frame.function, line) not in view.resumed:
+        return (frame.name,)
+    called = record.stack[1:] if record.is_stack_exact else record.stack
+    own = (frame.function, frame.code_name)
+    return tuple(
+        entry.qualname or entry.function
+        for entry in called
+        if entry.function not in own and (entry.file, entry.function, entry.line) not in view.resumed
     )
 
 
 def _effects(
     records: Iterable[BreakRecord],
     view: RecordingView,
-    resumed: Mapping[_Line, list[str]],
     order: Callable[[str], int],
 ) -> Effects:
     broken: set[str] = set()
-    eager: dict[BreakEffect, dict[str, None]] = {"frame_skipped": {}, "rest_eager": {}}
-    resumes: set[_Line] = set()
+    skipped: dict[str, None] = {}
+    rest_eager: dict[str, None] = {}
+    resumes: set[CodeLine] = set()
     for record in records:
         frame = view.frame(record.compile_id)
         if frame is None or record.compile_id is None:
             continue
         broken.add(record.compile_id)
-        if record.effect in eager:
-            eager[record.effect][frame.name] = None
+        if record.effect == "frame_skipped":
+            skipped[frame.name] = None
+        rest_eager |= dict.fromkeys(left_eager(record, frame, view))
         if record.effect in ("resumed", "rest_eager") and (line := _frame_line(record, frame)) is not None:
             resumes.add((frame.file, frame.function, line))
-    following = [compile_id for line in resumes for compile_id in resumed.get(line, ())]
+    following = [compile_id for line in resumes for compile_id in view.resumed.get(line, ())]
     return Effects(
         graphs=tuple(sorted({*broken, *following} & view.graphs.keys(), key=order)),
         resume_functions=tuple(sorted(following, key=order)),
-        skipped_frames=tuple(eager["frame_skipped"]),
-        rest_eager_frames=tuple(eager["rest_eager"]),
+        skipped_frames=tuple(skipped),
+        rest_eager_frames=tuple(rest_eager),
     )

@@ -178,10 +178,15 @@ def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fi
 WITHIN_CALL = code_fix("Fix the graph breaks first: the value changes within one call, as a loop's counter does")
 OWN_FUNCTION = code_fix(
     "If the call must stay, move it into a small function under `@torch.compiler.disable`, called outside loops, `try` "
-    "and `with`",
+    "and `with`: that call breaks the graph, too, but torch resumes after it",
     is_safe=True,
 )
 """The official way to live with a break."""
+KEEP_OUT = code_fix(
+    "Keep the line out of the compiled function, in a function under `torch.compiler.disable`, whose call breaks the "
+    "graph",
+    "torch/_dynamo/convert_frame.py, 2.13",
+)
 INSIDE_DDP = call_fix(
     "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`",
     "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`",

@@ -180,7 +180,7 @@ def updated(before: Baseline, found: Mapping[str, Found], *, configured: Iterabl
 
 def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
     """The new entry with the old words: a message can hold times and a line a comment, and neither is a change."""
-    return new if old is None else new.replace(message=old.message, text=old.text)
+    return new if old is None else new.replace(message=old.message, text=old.text, may_rise=old.may_rise)
 
 
 def write_baseline(baseline: Baseline) -> str:
@@ -229,7 +229,7 @@ def read_baseline(content: bytes, name: str) -> Baseline:
 
 
 def _plain(fact: BaselineEntry | BaselineRun) -> dict[str, object]:
-    return {name: value for name, value in plain(fact).items() if value not in (None, [])}
+    return {name: value for name, value in plain(fact).items() if value not in (None, []) and value is not False}
 
 
 _Line = tuple[str, str, str, str]

@@ -65,10 +65,11 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
     entries = {entry.fingerprint: entry for entry in compared[1]} if compared else {}
     new = tuple(finding for finding in counting if finding.fingerprint not in entries)
     known = tuple(finding for finding in counting if finding.fingerprint in entries)
-    worse = tuple(_worse(known, entries))
     # An entry whose finding is now ignored isn't fixed.
     found = {finding.fingerprint for finding in diagnosis.findings}
     before, refusal = known_run(policy.baseline, name, diagnosis), refused_call(diagnosis)
+    more_calls = diagnosis.summary.calls / before.calls if before and before.calls else 1
+    worse = tuple(_worse(known, entries, most=_RISE * max(more_calls, 1)))
     explained = [*new, *(item.finding for item in worse), *(item.finding for item in ignored)]
     verdict = TargetCheck(
         name=name,
@@ -239,12 +240,18 @@ def compile_switch(diagnosis: Diagnosis) -> CompileSwitch | None:
     return next(off, None)
 
 
-def _worse(known: Iterable[Finding], entries: Mapping[str, BaselineEntry]) -> Iterator[WorseFinding]:
-    """Known findings with worse effects than in the baseline."""
+_RISE = 10
+"""How many times as often a known finding happens that is no longer the one that was accepted."""
+
+
+def _worse(known: Iterable[Finding], entries: Mapping[str, BaselineEntry], *, most: float) -> Iterator[WorseFinding]:
+    """Known findings with worse effects than in the baseline, or that happen so many times as often."""
     for finding in known:
         before = entries[finding.fingerprint]
         if before.break_effects is not None and _is_worse(finding, before):
             yield WorseFinding(finding=finding, before=before)
+        elif finding.count >= before.count * most and not before.may_rise:
+            yield WorseFinding(finding=finding, before=before, is_rise=True)
 
 
 def _is_worse(finding: Finding, before: BaselineEntry) -> bool:

@@ -118,7 +118,9 @@ def bench(
             points.append(SweepPoint(size=size, variants=report.variants, noise=report.noise))
         swept = Sweep(sources=sweep.sources, points=tuple(points))
         report = replace(report, sweep=swept, verdict=verdict(report.variants, report.noise, swept))
-    write_fact(report, recording / BENCH_FILE)
+    # Where the program itself fails, that is all there is to say, and its recording says it.
+    if report.verdict.best is not None or known.recording.exit.reason == "finished":
+        write_fact(report, recording / BENCH_FILE)
     return report, known
 
 
@@ -165,6 +167,9 @@ class _Bench:
     def _reported(
         self, timings: Timings, start: BenchStart | None, variants: tuple[Variant, ...], diagnosis: Diagnosis
     ) -> BenchReport:
+        if start is not None and start["uses_cuda"]:
+            unseen = [one.name for one in variants if one.call_us is not None and one.device_us is None]
+            self.gaps |= {_UNSEEN: unseen} if unseen else {}
         gaps = (replace(gap, message=f"{', '.join(names)}: {gap.message}") for gap, names in self.gaps.items())
         return BenchReport(
             graphdoctor_version=__version__,
@@ -280,10 +285,16 @@ def _of_own(variant: Variant, diagnosis: Diagnosis) -> Variant:
         graphs=summary.graphs,
         break_sites=summary.break_sites,
         recompiles=summary.recompiles,
+        cuda_graphs=diagnosis.recording.cuda_graphs if variant.status == "ok" else None,
         findings=reasons(diagnosis, None),
     )
 
 
+_UNSEEN = CaptureGap(
+    code="GD900",
+    kind="kernels",
+    message="Whether a call waits for its host is unknown: torch.profiler saw no kernels on the device.",
+)
 _OWN_GAPS = frozenset({"kernels", "cuda_graphs"})
 """What only a bench measures; the recorded run has the other gaps itself."""
 

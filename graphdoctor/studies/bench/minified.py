@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from graphdoctor.facts.bench import StageResult, Stages
+from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.wording import join_texts
 from graphdoctor.studies.bench.stages import Subject
@@ -81,7 +82,7 @@ class _Minifier:
         reason = ""
         # Operators and settings of the program's own are there once its file has run.
         for beginning in dict.fromkeys(("", _runs(launched.target.file))):
-            launcher.write_text(beginning + text, encoding="utf-8")
+            write_private(launcher, beginning + text)
             found = self._minify(launcher, beginning, launched.exit)
             if isinstance(found, Path):
                 return found
@@ -98,7 +99,7 @@ class _Minifier:
         made = reproducer if reproducer.exists() else launcher
         text = made.read_text(encoding="utf-8").replace(_MINIFY, _RUN)
         beginning = beginning if made == reproducer else ""
-        reproducer.write_text(beginning + _TRACE.sub("", text), encoding="utf-8")
+        write_private(reproducer, beginning + _TRACE.sub("", text))
         self.on_phase("running the smaller program")
         ended = self._run(reproducer)
         if _is_same(ended, expected):

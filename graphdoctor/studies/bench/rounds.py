@@ -23,6 +23,9 @@ _MAX_S = 1.5
 _MAX_PRECISE_S = 6.0
 """Most seconds for each process, but for two turns."""
 
+BEST = 3
+"""The shortest rounds of a call that waits for its host, which held it up least. They agree as two processes do."""
+
 _NOISY_RATIO = 0.05
 _NOISY_SPREAD = 0.2
 _NEAR = 0.1
@@ -46,6 +49,16 @@ class Turns:
         """All its calls; None if there was no turn."""
         return CallTimes.of(self.times_us, self.call_count)
 
+    @property
+    def best_us(self) -> list[float]:
+        """Its shortest rounds."""
+        return sorted(self.medians_us)[:BEST]
+
+    @property
+    def is_best_known(self) -> bool:
+        """Whether these agree."""
+        return self.best_us[-1] <= (1 + PROCESSES_DIFFER) * self.best_us[0]
+
     def alone_times(self) -> CallTimes | None:
         """Its calls that were each waited for; None where that is the same."""
         return CallTimes.of(self.alone_us)
@@ -57,8 +70,12 @@ def time_rounds(
     on_round: Callable[[int, Mapping[str, Turns]], None],
     *,
     is_precise: bool,
+    is_on_gpu: bool = False,
 ) -> dict[str, Turns]:
-    """Time all of them until it is known which are faster than the reference, or by how much precisely; or a while."""
+    """Time all of them until it is known which are faster than the reference, or by how much precisely; or a while.
+
+    ``is_on_gpu``: calls may wait for their host, whose speed changes, so the shortest rounds of each must agree, too.
+    """
     found = {name: Turns() for name in probes}
     running = list(probes)
     spent_s = 0.0
@@ -86,7 +103,9 @@ def time_rounds(
         spent_s += round_s
         if count >= MIN_TURNS and spent_s + round_s > most_s:
             break
-        if count >= LOOKS[-1] or (count in LOOKS and _is_enough(found, running, reference, is_precise=is_precise)):
+        is_known = not is_on_gpu or all(found[name].is_best_known for name in running)
+        is_enough = count in LOOKS and is_known and _is_enough(found, running, reference, is_precise=is_precise)
+        if count >= LOOKS[-1] or is_enough:
             break
     return found
 
@@ -96,11 +115,15 @@ def _ratios(turns: Turns, reference: Turns) -> list[float]:
     return [other / mine for other, mine in pairs if mine > 0 and other > 0]
 
 
-def speedup(turns: Turns, reference: Turns) -> Speedup | None:
-    """How many times as fast as the reference; None with too few rounds."""
+def speedup(turns: Turns, reference: Turns, *, is_of_best: bool = False) -> Speedup | None:
+    """How many times as fast as the reference; None with too few rounds. ``is_of_best``: in the best rounds of each."""
     ratios = _ratios(turns, reference)
     if len(ratios) < MIN_TURNS:
         return None
+    if is_of_best and len(ratios) >= BEST:
+        (least, own, most), (other_least, other, other_most) = turns.best_us, reference.best_us
+        low, high = other_least / most, other_most / least
+        return Speedup(ratio=other / own, low=low, high=high, rounds=len(ratios), is_of_best=True)
     low, high = interval(ratios)
     return Speedup(ratio=statistics.median(ratios), low=low, high=high, rounds=len(ratios))
 
@@ -147,21 +170,23 @@ def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
         return "unknown"
     least = PROCESSES_DIFFER
     if noise is not None:
-        scattered = noise.spread / 2 if noise.spread > _NOISY_SPREAD else 0.0
+        is_scattered = noise.spread > _NOISY_SPREAD and not speedup.is_of_best
+        scattered = noise.spread / 2 if is_scattered else 0.0
         least = max(least, scattered, 0.0 if noise.ratio is None else abs(math.log(noise.ratio)))
     return change_of(1 / speedup.ratio, 1 / speedup.high, 1 / speedup.low, noise=least)
 
 
-def break_even(compile_s: float | None, eager: CallTimes | None, speedup: Speedup | None) -> BreakEven | None:
+def break_even(compile_s: float | None, eager_us: float | None, speedup: Speedup | None) -> BreakEven | None:
     """After how many calls compiling has paid; None if it never does, or something is unknown."""
-    if compile_s is None or eager is None or speedup is None:
+    if compile_s is None or eager_us is None or speedup is None:
         return None
-    calls, soonest, latest = (_calls(compile_s, eager, ratio) for ratio in (speedup.ratio, speedup.high, speedup.low))
+    ratios = (speedup.ratio, speedup.high, speedup.low)
+    calls, soonest, latest = (_calls(compile_s, eager_us, ratio) for ratio in ratios)
     return None if calls is None or soonest is None else BreakEven(calls=calls, low=soonest, high=latest)
 
 
-def _calls(compile_s: float, eager: CallTimes, ratio: float) -> int | None:
-    saved_s = eager.median / 1e6 * (1 - 1 / ratio)
+def _calls(compile_s: float, eager_us: float, ratio: float) -> int | None:
+    saved_s = eager_us / 1e6 * (1 - 1 / ratio)
     if saved_s <= 0:
         return None
     # Rounded first: 50,000.000000000001 calls are 50,000.

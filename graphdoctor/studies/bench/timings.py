@@ -22,15 +22,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
-from graphdoctor.facts.bench import EAGER, CallTimes, Noise, Speedup, Throughput, Variant
+from graphdoctor.facts.bench import EAGER, HOST_BOUND, CallTimes, Noise, Speedup, Throughput, Variant
 from graphdoctor.facts.kernels import CacheUse
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.wording import factor_text
-from graphdoctor.probe.wire import BenchFloor, BenchStart
-from graphdoctor.studies.bench.rounds import Turns, break_even, judged, needs_twin, noise_of, speedup, time_rounds
+from graphdoctor.probe.wire import BenchStart, BenchTime
+from graphdoctor.studies.bench.rounds import BEST, Turns, break_even, judged, needs_twin, noise_of, speedup, time_rounds
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
@@ -49,6 +49,9 @@ class Measured:
     Args:
         cold: What its first process reported; None if it ended before.
         warm: The same of its second process, whose calls were timed.
+        device_us: The part of a call in which a GPU works; None without CUDA, or if unknown.
+        awaits_backward: Outputs of its calls await their backward pass, and torch records CUDA graphs anew.
+        is_of_best: Its speed-up is that of the best rounds, because a call waits for its host.
         ended: How its processes ended, if one ended early.
     """
 
@@ -57,6 +60,9 @@ class Measured:
     warm: BenchStart | None = None
     turns: Turns | None = None
     beside: Turns | None = None
+    device_us: float | None = None
+    awaits_backward: bool = False
+    is_of_best: bool = False
     ended: ProbeExit | None = None
 
     @property
@@ -83,7 +89,20 @@ class Measured:
     @property
     def speedup(self) -> Speedup | None:
         """Beside eager mode."""
-        return None if self.turns is None or self.beside is None else speedup(self.turns, self.beside)
+        if self.turns is None or self.beside is None:
+            return None
+        return speedup(self.turns, self.beside, is_of_best=self.is_of_best)
+
+    @property
+    def best_us(self) -> float | None:
+        """Its call in the second shortest round; None unless the speed-up is of these."""
+        best_us = [] if self.turns is None or not self.is_of_best else self.turns.best_us
+        return best_us[1] if len(best_us) == BEST else None
+
+    @property
+    def waits_for_host(self) -> bool:
+        """Whether a GPU clearly works for less time than its calls take."""
+        return self.device_us is not None and self.times is not None and self.device_us < HOST_BOUND * self.times.median
 
 
 @dataclass(frozen=True)
@@ -168,7 +187,8 @@ class SideBySide:
     def compare(self, eager: Measured, others: Sequence[Measured], program: Program) -> None:
         """Time those that run until it is known which are faster, beside eager mode's second process if need be."""
         self.time(eager, others, is_precise=False)
-        if any(needs_twin(one.speedup) for one in others):
+        ways = [one for each in others for one in (each, replace(each, is_of_best=_uses_cuda(eager)))]
+        if any(needs_twin(one.speedup) for one in ways):
             self.start_twin(eager, program)
             self.time(eager, others, is_precise=False)
 
@@ -180,18 +200,29 @@ class SideBySide:
         def tell(number: int, found: Mapping[str, Turns]) -> None:
             ratios = {one.spec.name: speedup(found[one.spec.name], found[EAGER]) for one in others if one.is_steady}
             known = [f"{name} {factor_text(ratio.ratio)}" for name, ratio in ratios.items() if ratio is not None]
-            self.say(f"timing calls in turns, round {number}{': so far, ' if known else ''}{', '.join(known)}")
+            so_far = [f"{', '.join(known)} so far"] if known else []
+            self.say(", ".join(["timing calls in turns", *so_far, f"round {number}"]))
 
-        found = time_rounds(probes, EAGER, tell, is_precise=is_precise)
+        found = time_rounds(probes, EAGER, tell, is_precise=is_precise, is_on_gpu=_uses_cuda(eager))
         eager.turns, eager.beside = found.get(EAGER), found.get(_AGAIN)
         for one in others:
             one.turns, one.beside = found.get(one.spec.name), found.get(EAGER)
 
     def floor_us(self, one: Measured) -> float | None:
         """What a compiled call takes at least in a variant's process, in microseconds; None if unknown."""
+        found = self._asked(one, "floor")
+        return None if found is None else found["us"]
+
+    def profile_devices(self, ones: Sequence[Measured]) -> None:
+        """Measure how long a GPU works for a call of each, last of all: after a profiler calls may take longer."""
+        for one in ones:
+            self.say(f"profiling the kernels of {one.spec.name}")
+            if (found := self._asked(one, "device")) is not None:
+                one.device_us, one.awaits_backward = found["us"], found["awaits_backward"]
+
+    def _asked(self, one: Measured, what: Literal["floor", "device"]) -> BenchTime | None:
         probe = self._running.get(one.spec.name)
-        found = None if probe is None else probe.ask({"floor": True})
-        return None if found is None else cast("BenchFloor", found)["us"]
+        return None if probe is None else cast("BenchTime | None", probe.ask({what: True}))
 
     def end(self, others: Sequence[Measured]) -> None:
         """Let variants end."""
@@ -268,6 +299,11 @@ class Timing:
         size = max(self.most - 2, 1)
         for start in range(0, max(len(measured), 1), size):
             self._time_group(eager, measured[start : start + size], uses_cuda=uses_cuda)
+        if uses_cuda:
+            self.side_by_side.profile_devices([eager])
+        is_of_best = any(one.waits_for_host for one in (eager, *measured))
+        for one in (eager, *measured):
+            one.is_of_best = is_of_best
         return Timings(eager, measured, noise_of(eager.times, eager.speedup))
 
     def _time_group(self, eager: Measured, group: Sequence[Measured], *, uses_cuda: bool) -> None:
@@ -282,6 +318,8 @@ class Timing:
             ways.time(eager, group, is_precise=True)
         else:
             ways.compare(eager, group, self.program)
+        if uses_cuda:
+            ways.profile_devices(group)
         ways.end(group)
 
 
@@ -290,7 +328,7 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
     eager, spec = timings.eager, one.spec
     arguments = spec.arguments(base)
     shown = Variant(name=spec.name, arguments=arguments, is_regional=spec.spec(base).regional, status="ok")
-    uses_cuda = eager.warm is not None and eager.warm["uses_cuda"]
+    uses_cuda = _uses_cuda(eager)
     if not eager.is_steady and one is not eager:
         return replace(shown, status="skipped", reason="the program fails without torch.compile")
     if spec.needs_cuda(base) and not uses_cuda:
@@ -302,6 +340,9 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
         shown,
         call_us=times,
         alone_us=one.turns.alone_times() if one.turns else None,
+        best_us=one.best_us,
+        device_us=one.device_us,
+        awaits_backward=one.awaits_backward,
         speedup=ratio,
         judgement="same" if spec.is_eager else judged(ratio, timings.noise),
         peak_memory_bytes=one.turns.peak_memory_bytes if one.turns else None,
@@ -312,7 +353,8 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
     if (counted := one.warm["cache"]) is not None:
         shown = replace(shown, cache=CacheUse(**counted))
     cold_s, warm_s = added_s(one.cold, eager.warm), added_s(one.warm, eager.warm)
-    pays = [break_even(s, eager.times, ratio) if shown.judgement == "faster" else None for s in (cold_s, warm_s)]
+    eager_us = eager.best_us if eager.best_us is not None or eager.times is None else eager.times.median
+    pays = [break_even(s, eager_us, ratio) if shown.judgement == "faster" else None for s in (cold_s, warm_s)]
     return replace(
         shown,
         compile_cold_s=cold_s,
@@ -321,6 +363,10 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
         break_even_warm=pays[1],
         break_even_calls=None if (first := pays[0] if one.cold else pays[1]) is None else first.calls,
     )
+
+
+def _uses_cuda(one: Measured) -> bool:
+    return one.warm is not None and one.warm["uses_cuda"]
 
 
 def added_s(start: BenchStart | None, eager: BenchStart | None) -> float | None:

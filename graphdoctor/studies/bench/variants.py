@@ -24,6 +24,7 @@ _CUDA_MODES = ("reduce-overhead", "max-autotune")
 """Modes that differ from others in CUDA graphs only (``torch.compile``'s docstring, 2.13)."""
 
 _CUDA_BACKEND = "cudagraphs"
+_CUDA_OPTION = "triton.cudagraphs"
 _UNSET: Mapping[str, object] = {"backend": "inductor", "mode": None, "dynamic": None, "fullgraph": False, "options": {}}
 """What torch.compile does where nothing is given."""
 _KINDS = {name: RUN[name] for name in ("backend", "mode", "fullgraph", REGIONAL)}
@@ -61,8 +62,20 @@ class VariantSpec:
 
     def needs_cuda(self, base: RunSpec) -> bool:
         """Without CUDA it isn't possible, or is the same as another one."""
-        spec = self.spec(base)
-        return not self.is_eager and (spec.mode in _CUDA_MODES or spec.backend == _CUDA_BACKEND)
+        return asks_for_cuda_graphs(self.arguments(base))
+
+
+def asks_for_cuda_graphs(arguments: Mapping[str, Any]) -> bool:
+    """Whether torch.compile, given these, records CUDA graphs."""
+    is_option = bool((arguments.get("options") or {}).get(_CUDA_OPTION))
+    return is_option or arguments.get("mode") in _CUDA_MODES or arguments.get("backend") == _CUDA_BACKEND
+
+
+def with_cuda_graphs(arguments: Mapping[str, Any]) -> str:
+    """The variant that does the same with CUDA graphs, as ``--variant`` reads it."""
+    # torch.compile takes a mode or options.
+    mode = f"option.{_CUDA_OPTION}=true" if arguments.get("options") else f"mode={_CUDA_MODES[0]}"
+    return mode if arguments.get("backend", "inductor") == "inductor" else f"backend=inductor mode={_CUDA_MODES[0]}"
 
 
 def variants_of(

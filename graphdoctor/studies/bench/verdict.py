@@ -15,7 +15,16 @@ from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import factor_text, listed, shortened
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
 from graphdoctor.rules.gd510_tensor_float_off import Tf32Off
-from graphdoctor.views.measures import TOO_NOISY, calling_text, calls_text, interval_text, is_too_noisy
+from graphdoctor.studies.bench.variants import asks_for_cuda_graphs, with_cuda_graphs
+from graphdoctor.views.measures import (
+    calling_text,
+    calls_text,
+    interval_text,
+    is_too_noisy,
+    skip_text,
+    time_text,
+)
+from graphdoctor.views.words import TOO_NOISY
 
 _MAX_NAMED = 3
 _TOO_NOISY = "Too noisy to say whether"
@@ -23,6 +32,10 @@ _REASON = 160
 """Characters of a reason in the answer, which stands in full below it."""
 _LONG_S = 60.0
 """From here on, the time that calls take until compiling pays is said beside their number."""
+_AWAITS_BACKWARD = (
+    ", because outputs of earlier calls await their backward pass, so torch records CUDA graphs anew: measure it with "
+    "--no-grad or --backward"
+)
 _SAME_COMPILE_TIME = 1.1
 """Compile times this close are no reason to prefer a variant: each was measured once."""
 
@@ -57,13 +70,14 @@ def _verdict(variants: Sequence[Variant], *, has_results: bool = True) -> BenchV
     faster = [one for one in others if (one.status, one.judgement) == ("ok", "faster") and one.speedup is not None]
     best, said = (_fastest(faster, eager, has_results=has_results)) if faster else (EAGER, _none_faster(others))
     wrong = listed([_with_ratio(one) for one in _by_speed(others) if one.status == "wrong"])
+    host, untried = _waiting(eager, others)
     is_any_right = any(one.status == "ok" for one in others)
     failed = [one for one in others if one.status == "failed" or (one.status == "skipped" and not is_any_right)]
     # Why they failed is the answer where there is no other; elsewhere it stands below.
     why = [f"{one.name} {_ended(one)}" for one in failed[:_MAX_NAMED] if not is_any_right]
     named = listed([one.name for one in failed[len(why) :]])
     trouble = (wrong and f"Wrong results: {wrong}", *why, named and f"{'Also failed' if why else 'Failed'}: {named}")
-    return BenchVerdict(text=_sentences(*said, *trouble), best=best)
+    return BenchVerdict(text=_sentences(*said, host, *trouble), best=best, untried=untried)
 
 
 def _ended(variant: Variant) -> str:
@@ -108,12 +122,38 @@ def _fastest(faster: Sequence[Variant], eager: Variant, *, has_results: bool) ->
     if len(known) == len(tied):
         best = next(one for one in tied if (one.compile_s or 0.0) <= _SAME_COMPILE_TIME * min(known))
     alike = listed([one.name for one in tied if one is not best])
-    text = f"{best.name} is fastest: {_with_interval(best)} over eager, {pays_off(best, eager)}"
+    text = f"{best.name} is fastest: {_with_interval(best)} over eager{_which_rounds(best)}, {pays_off(best, eager)}"
     reason = f": {shortened(best.reason, _REASON)}" if best.reason else ""
     doubt = (
         "" if best.correct or not has_results else f"Whether the results of {best.name} are right is unknown{reason}"
     )
     return best.name, (text, f"No clear difference to {alike}" if alike else "", doubt)
+
+
+def _which_rounds(variant: Variant) -> str:
+    return " in the best rounds" if variant.speedup is not None and variant.speedup.is_of_best else ""
+
+
+def _waiting(eager: Variant, others: Sequence[Variant]) -> tuple[str, str | None]:
+    """What the kernels alone would allow, if a call waits for its host, and a variant to try."""
+    timed = [one for one in others if one.status == "ok" and one.time_us is not None]
+    recorded = [one for one in timed if asks_for_cuda_graphs(one.arguments)]
+    waiting = [one for one in recorded or timed if one.waits_for_host]
+    if not waiting or eager.time_us is None:
+        return "", None
+    one = min(waiting, key=lambda each: each.device_us or 0.0)
+    if one.device_us is None or one.time_us is None:
+        return "", None
+    kernels = f"its kernels alone take {time_text(one.device_us)} of {time_text(one.time_us)} per call"
+    if recorded:
+        skipped = () if one.cuda_graphs is None else one.cuda_graphs.skipped
+        why = f", and torch skipped a CUDA graph: {skip_text(skipped[0])}" if skipped else ""
+        why = _AWAITS_BACKWARD if one.awaits_backward else why
+        return f"{one.name} waits for its host: {kernels}{why}", None
+    most = factor_text(eager.time_us / one.device_us)
+    text = f"{one.name} waits for its host: {kernels}, so CUDA graphs allow at most {most} over eager"
+    is_tried = any(asks_for_cuda_graphs(each.arguments) for each in others)
+    return text, None if is_tried else with_cuda_graphs(one.arguments)
 
 
 def pays_off(variant: Variant, eager: Variant) -> str:
@@ -122,7 +162,7 @@ def pays_off(variant: Variant, eager: Variant) -> str:
     if calls is None:
         return "but when that pays off is unknown"
     # When compiling has paid off, both have taken as long as that many calls in eager mode.
-    is_long = eager.call_us is not None and calls * eager.call_us.median / 1e6 >= _LONG_S
+    is_long = eager.time_us is not None and calls * eager.time_us / 1e6 >= _LONG_S
     return f"pays off after {calls_text(max(calls, 1))}{f', {calling_text(calls, eager)}' if is_long else ''}"
 
 
@@ -135,7 +175,7 @@ def _none_faster(others: Sequence[Variant]) -> tuple[str, ...]:
         return (f"{listed([one.name for one in right])} ran, but couldn't be timed",)
     nothing = {one.name: ", where torch.compile compiled nothing" for one in timed if one.graphs == 0}
     shown = [f"{_beside_eager(one)}{nothing.get(one.name, '')}" for one in timed[:_MAX_NAMED]]
-    text = f"No variant is measurably faster than eager: {', '.join(shown)}"
+    text = f"No variant is measurably faster than eager{_which_rounds(timed[0])}: {', '.join(shown)}"
     if all(one.speedup is not None and is_too_noisy(one.speedup, one.judgement) for one in timed):
         names = listed([one.name for one in timed])
         text = f"{_TOO_NOISY} {names} {'is' if len(timed) == 1 else 'are'} faster than eager"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted, listed
 from graphdoctor.rules.diagnosis.rule import BreakSite
@@ -58,7 +59,7 @@ def attempt(script: Script, recording: Recording, *, timeout_s: float | None) ->
         run, log = folder / "run", folder / "recording"
         (run / MODULES).mkdir(parents=True)
         for name, text in script.files.items():
-            (run / name).write_text(text, encoding="utf-8")
+            write_private(run / name, text)
         log.mkdir()
         program = capture.Script(str(run / SCRIPT), False, ())
         try:

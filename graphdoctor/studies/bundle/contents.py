@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.result import Result
 from graphdoctor.facts.wording import counted
@@ -25,6 +27,8 @@ from graphdoctor.probe.wire import (
 )
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.studies.bundle.attempt import NOT_TRIED, REFUSED, Attempt, attempt, command_lines
+from graphdoctor.studies.bundle.environment_values import EnvironmentValues
+from graphdoctor.studies.bundle.logs import LOGS, plain_logs
 from graphdoctor.studies.bundle.reproduce import SCRIPT, Script, write_script
 from graphdoctor.studies.bundle.texts import environment_text, issue_text, readme_text, title_of
 from graphdoctor.trace.folder import read_object
@@ -48,6 +52,7 @@ _LOG = "dedicated_log_torch_trace_"
 class Wanted:
     """What a bundle should hold.
 
+    ``has_environment``: with the values of environment variables that torch guards.
     ``show``: run the script of any recording, after calling this with the interpreter and the code; None not to.
     ``timeout_s``: seconds until the script is stopped; None for a multiple of the recorded run's time.
     """
@@ -55,6 +60,7 @@ class Wanted:
     root: Path
     is_redacted: bool = False
     has_trials: bool = False
+    has_environment: bool = False
     is_tried: bool = True
     show: Callable[[str], None] | None = None
     timeout_s: float | None = None
@@ -77,7 +83,7 @@ def bundle_of(place: Path, wanted: Wanted, on_phase: Callable[[str], None]) -> B
         recording = read_recording(place, guards=True, picture=True)
         return _bundle_of(place, recording, wanted, on_phase)
     except OSError as error:
-        raise GraphDoctorError(f"{error.filename or place} can't be read: {error.strerror}.") from error
+        raise GraphDoctorError(f"{error.filename or place} can't be used: {error.strerror}.") from error
 
 
 def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
@@ -86,7 +92,6 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         raise GraphDoctorError(
             f"{place} has no records from torch.", hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder."
         )
-    diagnosis = diagnosis_of(recording, root=wanted.root)
     notes: list[str] = []
     script, tried = Script(None, reason="--redact leaves out source"), None
     if not wanted.is_redacted:
@@ -97,11 +102,15 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
     if wanted.is_redacted:
         from graphdoctor.studies.bundle.redact.redaction import Redaction
 
+        diagnosis = diagnosis_of(recording, root=wanted.root)
         redaction = Redaction(recording.environment, wanted.root)
         diagnosis, picture = redaction.redacted(diagnosis), redaction.redacted(picture)
         kept = dict(redaction.files(found, notes))
     else:
-        kept = {name: path.read_bytes() for name, path in found}
+        kept = dict(_contents(found, notes))
+        if not wanted.has_environment:
+            recording, picture = _without_environment(recording, picture, kept, notes)
+        diagnosis = diagnosis_of(recording, root=wanted.root)
         if script.text is None:
             notes.append(f"`{SCRIPT}`: {script.reason}.")
     environment = diagnosis.recording.environment
@@ -133,6 +142,35 @@ def _try(
         return REFUSED
     on_phase(f"running {SCRIPT}")
     return attempt(script, recording, timeout_s=wanted.timeout_s)
+
+
+def _without_environment(
+    recording: Recording, picture: Picture, kept: dict[str, bytes], notes: list[str]
+) -> tuple[Recording, Picture]:
+    """The facts, and in ``kept`` the files, without the values of environment variables that torch guards."""
+    values = EnvironmentValues(kept.values())
+    if not values.names:
+        return recording, picture
+    count = counted(len(values.names), "environment variable")
+    notes.append(f"The values of {count} that torch guards; `--with-environment` includes them.")
+    kept.update((name, values.left_out_of(content)) for name, content in kept.items())
+    return values.left_out_of_fact(recording), values.left_out_of_fact(picture)
+
+
+def _contents(files: Iterable[tuple[str, Path]], notes: list[str]) -> Iterator[tuple[str, bytes]]:
+    """The files, packed logs unpacked; ``notes`` receives the logs that are too large."""
+    numbers = itertools.count(1)
+    for name, path in files:
+        logs = list(plain_logs(path, numbers)) if name.startswith(LOGS) else []
+        if all(log.is_seekable for _, log in logs):
+            yield name, path.read_bytes()
+            continue
+        for log_name, log in logs:
+            content = log.part(0, MAX_FILE_BYTES + 1)
+            if len(content) > MAX_FILE_BYTES:
+                notes.append(f"`{log_name}`: too large.")
+            else:
+                yield log_name, content
 
 
 def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[tuple[str, Path]]:

@@ -13,7 +13,7 @@ from jinja2 import PackageLoader, StrictUndefined
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.wording import counted, times
-from graphdoctor.probe.wire import TRACE_FOLDER
+from graphdoctor.studies.bundle.logs import LOGS
 from graphdoctor.views import words
 from graphdoctor.views.markdown_text import code, fenced, plain, sentence
 from graphdoctor.views.printable import printable_lines
@@ -88,5 +88,4 @@ def environment_text(
 
 def readme_text(title: str, names: Sequence[str], notes: Sequence[str], *, is_redacted: bool) -> str:
     """What is in a bundle, how to open it, and what was left out."""
-    logs = f"recording/{TRACE_FOLDER}/"
-    return rendered("README.md.jinja", title=title, names=names, notes=notes, logs=logs, is_redacted=is_redacted)
+    return rendered("README.md.jinja", title=title, names=names, notes=notes, logs=LOGS, is_redacted=is_redacted)

@@ -25,7 +25,7 @@ from graphdoctor.facts.progress import DecidedStep
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.facts.wording import counted, duration, factor_text
+from graphdoctor.facts.wording import duration, factor_text
 from graphdoctor.fixes.kept import SearchOptions, try_fixes
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.search import SearchResult
@@ -370,17 +370,19 @@ def sentence(
     said = next((finding.message for finding in as_it_was.findings), None)
     if as_it_was.status in ("failed", "wrong") and as_it_was.reason:
         said = f"torch.compile: {as_it_was.reason}."
-    if floor_us is not None:
-        return f"Plain eager is fastest: {times}. Any compiled call takes at least {duration(floor_us)} here."
-    tried = counted(sum(step.outcome != "skipped" for step in steps), "other way")
+    eagerly, written = duration(eager.call_us.median), _time(as_it_was).removeprefix(AS_IT_WAS).lstrip(": ")
     ways = [way for way in (as_it_was, cured) if way is not None]
     lead = "Plain eager is fastest"
     if any(way.speedup is not None and is_too_noisy(way.speedup, way.judgement) for way in ways):
         lead = "Too noisy to say whether anything is faster than eager"
     elif any(way.judgement == "same" for way in ways):
         lead = "Nothing is measurably faster than eager"
-    why = "" if said is None else f"{said.rstrip('.')}. "
-    return f"{lead}: {times}. {why}Tried: {tried}."
+    why = "" if said is None else f" {said.rstrip('.')}."
+    if floor_us is not None:
+        rest = f" Any compiled call takes at least {duration(floor_us)} here."
+    else:
+        rest = f"{why} Nothing tried helps." if any(step.outcome != "skipped" for step in steps) else why
+    return f"{lead} ({eagerly}); compiled as written: {written}.{rest}"
 
 
 def _time(variant: Variant) -> str:

@@ -11,6 +11,7 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
 from graphdoctor.facts.wording import join_texts
 from graphdoctor.views.measures import noise_text, seconds_text, speedup_text
+from graphdoctor.views.next_step import after_cure
 from graphdoctor.views.parts import Block, Blocks, Code, Diff, Note, Row, Rows, Section, Span, Tone, Verdict, View
 from graphdoctor.views.words import applied_snippets, first_sentence, study_view
 
@@ -20,13 +21,14 @@ _OUTCOMES: dict[StepOutcome, Tone] = {"kept": "good", "wrong": "bad", "failed": 
 
 def cure_view(report: CureReport, *, is_written: bool = False) -> View:
     """The report as a tree."""
-    return study_view(report, "cure", _parts(report, is_written=is_written))
+    return study_view(report, "cure", _parts(report, is_written=is_written), after_cure(report, is_written=is_written))
 
 
 def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
     yield Verdict(report.text, _TONES[report.best] if report.best else "bad")
     if report.noise is not None:
-        yield Note(noise_text(report.noise), "dim")
+        said = noise_text(report.noise)
+        yield Note(f"{said[0].upper()}{said[1:]}", "dim")
     yield Section("Tried, each on top of what was kept", Rows(map(_step, report.steps), "way"), "Tried")
     if report.best == CURED:
         todo = enumerate(_todo(report, is_written=is_written), start=1)
@@ -56,7 +58,7 @@ def _todo(report: CureReport, *, is_written: bool) -> Iterator[Blocks]:
         if is_written:
             yield ("These edits are being written:", Diff(report.diff))
         elif command is not None:
-            yield ("Write the edits, which were verified:", Code(command, "shell"), Diff(report.diff))
+            yield (f"Write the edits, which were verified ({command}):", Diff(report.diff))
         else:
             yield (Diff(report.diff),)
     if report.treatment is not None and (report.settings or report.calls):

@@ -88,7 +88,7 @@ class ExportTrials:
         cure.blockers = [self._settled(*pair) for pair in zip(cure.blockers, kept, strict=True)]
         cure.program, cure.attempt = applied, now
         cure.changes = tuple(FileChange(path, self._originals[path], text) for path, text in applied.content.items())
-        cure.settings = tuple(dict.fromkeys(one.snippet for one in kept if one.edit is None and one.snippet))
+        cure.settings = tuple(dict.fromkeys(one.snippet for one in kept if not one.edits and one.snippet))
         return cure
 
     def described(self, attempt: Attempt) -> ExportBlocker | None:
@@ -148,7 +148,7 @@ class ExportTrials:
             for one in (*edits, *calls)
             if not one.contains
             and one.kind != "config"
-            and (one.edit is None or not splits(one.edit.before, one.edit.after))
+            and not any(splits(edit.before, edit.after) for edit in one.edits)
         ]
         return found or self._snippets(finding, sources)
 
@@ -161,7 +161,7 @@ class ExportTrials:
         except DeclinedError:
             return []
         return [
-            Candidate(title=fix.title, kind="code", is_safe=False, targets=(finding.fingerprint,), edit=edit)
+            Candidate(title=fix.title, kind="code", is_safe=False, targets=(finding.fingerprint,), edits=(edit,))
             for fix in finding.fixes
             if (edit := written(fix, source)) is not None
         ]

@@ -14,6 +14,7 @@ from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.trials import ResultKind
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.finding_cards import card_of
+from graphdoctor.views.next_step import after_export
 from graphdoctor.views.parts import (
     Block,
     Code,
@@ -29,7 +30,7 @@ from graphdoctor.views.parts import (
     View,
     joined,
 )
-from graphdoctor.views.words import few_text, first_sentence, read_more, short_place, study_view, unknown_section
+from graphdoctor.views.words import few_text, first_sentence, short_place, study_view, unknown_section
 
 _KINDS = {
     "user_input": "argument",
@@ -53,7 +54,7 @@ _MAX_CONSTRAINTS = 4
 
 def export_view(report: ExportReport) -> View:
     """The report as a tree."""
-    return study_view(report, "export", _parts(report))
+    return study_view(report, "export", _parts(report), after_export(report))
 
 
 def _parts(report: ExportReport) -> Iterator[Block]:
@@ -89,7 +90,6 @@ def _parts(report: ExportReport) -> Iterator[Block]:
         is_static = report.dynamic is None
         yield Section("Export it so", (Code(line), *([Note(static, "dim")] if is_static else [])), short="Code")
     yield unknown_section(report.gaps)
-    yield from read_more(blocker.finding.code for way in report.ways for blocker in way.blockers)
 
 
 def _flag(*, is_strict: bool) -> Span:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +34,12 @@ from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
 from graphdoctor.trials.timing import time_pair
 
+_SEEN_S = 0.1
+"""What runs is asked twenty times a second."""
+
+_NUMBER = re.compile(r"( of call)? [!\d/_]+$")
+"""Of a call or a compile."""
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -39,15 +50,39 @@ class Profile:
     result: ProfileResult
 
 
+class Phases:
+    """Passes on what begins, and times it."""
+
+    def __init__(self, on_phase: Callable[[str], None]) -> None:
+        self._on_phase = on_phase
+        self._begun = [(time.monotonic(), "starting")]
+
+    def begin(self, phase: str) -> None:
+        """What begins now, with its number and its step, such as ``call 1, compiling 0/1``."""
+        self._begun.append((time.monotonic(), _NUMBER.sub("", phase.rpartition(", ")[2])))
+        self._on_phase(phase)
+
+    def taken(self) -> dict[str, float]:
+        """Seconds of each phase without its number, the longest first, without those too short to be seen."""
+        found: dict[str, float] = defaultdict(float)
+        for (began, phase), (ended, _) in itertools.pairwise([*self._begun, (time.monotonic(), "")]):
+            found[phase] += ended - began
+        longest = sorted(found.items(), key=lambda item: -item[1])
+        return {phase: round(seconds, 2) for phase, seconds in longest if seconds >= _SEEN_S}
+
+
 def profile_target(
     request: Request, store: Store, setup: Setup, selection: Selection, *, is_tried: bool = False
 ) -> Profile:
     """Record a target's calls and profile the last one; the recording holds the report."""
+    phases = Phases(setup.on_phase)
+    setup = replace(setup, on_phase=phases.begin)
     with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
         measured = replace(
             request.measured, kernels=True, memory=True, profile=caches, calibrations=kept_calibrations()
         )
         recorded = record_target(replace(request, measured=measured), store, setup)
+    phases.begin("reading the recording")
     # The lines' text is in the picture.
     found = read_recording(recorded.folder, picture=True)
     calibration = None if found.profiled is None else found.profiled.calibration
@@ -60,7 +95,9 @@ def profile_target(
         budget, is_random = profiled.smaller_budget, profiled.draws_random
         trial = try_keeping_less(request, recorded.folder, memory, budget, setup, draws_random=is_random)
         report = replace(report, memory=replace(memory, trial=trial))
-    write_fact(report, recorded.folder / PROFILE_FILE)
+    report = replace(report, phases=phases.taken())
+    if recorded.exit.reason == "finished":
+        write_fact(report, recorded.folder / PROFILE_FILE)
     return Profile(recorded, diagnosis, ProfileResult(report, found.picture))
 
 

@@ -16,7 +16,7 @@ from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.profile import BoundBy, ProfiledKernel, ProfileReport, Regime
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted, percent
-from graphdoctor.studies.profile.roofline import NEAR, is_convolution
+from graphdoctor.studies.profile.roofline import is_convolution
 from graphdoctor.views.measures import time_text
 
 _CLOSE = 0.8
@@ -44,7 +44,7 @@ def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis)
     if report.kernels_us is None or not report.kernels:
         return _unknown("the profiler saw no kernels", {})
     if (doubt := call.doubt()) is not None:
-        return _unknown(f"other work on the machine disturbed the measurement. {doubt}", {})
+        return Regime(bound_by=None, text=f"Too noisy to say what limits this call: {doubt}.", evidence={})
     shares, calibration = call.shares(), report.calibration
     unknown = shares.pop(None)
     (first, share), (second, next_share), *_ = ((bound, part) for bound, part in shares.items() if bound is not None)
@@ -55,8 +55,7 @@ def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis)
         return _unknown(f"{percent(unknown)} of it is in kernels, and what this device reaches {why}", evidence)
     if unknown > share:
         known = f". Besides, {call.text_of(first, share)}" if share else ""
-        reached = f"{percent(NEAR)} of this device's bandwidth nor of its arithmetic{known}"
-        return _unknown(f"{percent(unknown)} of it is in kernels that reach neither {reached}", evidence)
+        return _unknown(f"{percent(unknown)} of it is in kernels that {call.reached_text()}{known}", evidence)
     text, binding = f"Bound by {'the host' if first == 'host' else first}: {call.text_of(first, share)}.", [first]
     if next_share >= _CLOSE * share:
         text += f" Nearly as much: {call.text_of(second, next_share)}."
@@ -66,7 +65,7 @@ def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis)
 
 
 def _unknown(reason: str, evidence: dict[str, float]) -> Regime:
-    return Regime(bound_by=None, text=f"It is unknown what the call is bound by: {reason}.", evidence=evidence)
+    return Regime(bound_by=None, text=f"Not known what limits this call: {reason}.", evidence=evidence)
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class _Call:
             found |= {"launches": count, **each}
         return found
 
-    def bound_by(self, bound: BoundBy) -> list[ProfiledKernel]:
+    def bound_by(self, bound: BoundBy | None) -> list[ProfiledKernel]:
         """The kernels that wait for this."""
         return [kernel for kernel in self.report.kernels if kernel.bound_by == bound]
 
@@ -140,6 +139,17 @@ class _Call:
         runs = sum(kernel.calls for kernel in own)
         each = time_text(sum(kernel.time_us for kernel in own) / max(runs, 1))
         return f"{counted(runs, 'kernel')} too short to use the device take {part}, {each} each"
+
+    def reached_text(self) -> str:
+        """What kernels reach of which nobody knows what they wait for, as a clause."""
+        own = self.bound_by(None)
+        parts = {"the speed of a copy": "bandwidth_share", "this device's products": "compute_share"}
+        found = [
+            f"{_reached(own, name)} of {what}"
+            for what, name in parts.items()
+            if any(getattr(kernel, name) is not None for kernel in own)
+        ]
+        return f"reach {' and '.join(found)}" if found else "move unknown amounts of memory"
 
     def _host_text(self, part: str) -> str:
         is_on_cpu, seen = self.report.device == "cpu", self.seen

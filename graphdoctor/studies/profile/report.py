@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.bench import CallTimes
-from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.profile import Fusion, MemoryUse, ProfiledLine, ProfileReport, SavedTensor
 from graphdoctor.facts.profiled import InductorGraph, KeptBy, MeasuredMemory, Profiled
@@ -31,8 +31,8 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
         call_us=None if profiled is None else CallTimes.of(profiled.call.times_us),
         cuda_graphs=recording.cuda_graphs,
         caches=recording.caches,
-        compile_cold_s=total([compile_.duration_s for compile_ in recording.compiles]),
-        findings=diagnosis.findings,
+        compile_s=total([compile_.duration_s for compile_ in recording.compiles]),
+        findings=tuple(_within(diagnosis.findings, profiled)),
         gaps=diagnosis.recording.gaps,
     )
     if profiled is None or report.call_us is None:
@@ -61,6 +61,16 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
         graph_input_copy_us=None if seen is None else seen.graph_input_copy_us,
     )
     return replace(known, regime=regime_of(known, recording, diagnosis))
+
+
+def _within(findings: Iterable[Finding], profiled: Profiled | None) -> Iterator[Finding]:
+    """The findings, without what one costs where that is more than this call takes: another, slower call had it."""
+    times = None if profiled is None else CallTimes.of(profiled.call.times_us)
+    for finding in findings:
+        cost = finding.cost
+        is_more = times is not None and cost is not None and (cost.call_us or 0.0) > times.median
+        known = cost.replace(call_us=None, call_from=None, share=None) if cost is not None and is_more else cost
+        yield finding.replace(cost=known)
 
 
 def _with_texts(lines: Iterable[ProfiledLine], files: Iterable[SourceText]) -> Iterator[ProfiledLine]:

@@ -6,7 +6,9 @@ with rates, shares and what binds them.
 The bytes are those that a kernel must move at least, and the calibration is what a good kernel reaches in practice. So
 a kernel at half of either is bound by it. One that is far from both is bound by neither: a short one has no time to
 reach anything, since it takes some microseconds to start and to end; for a long one the reason is unknown, such as
-arithmetic that isn't a matrix product, or accesses that jump through memory.
+arithmetic that isn't a matrix product, or accesses that jump through memory. Functions such as ``tanh`` are such
+arithmetic: ``gelu(x * w + b) * sigmoid(x) + tanh(x)``, summed, keeps an H200's multiprocessors 90% busy at 30% of its
+bandwidth (Nsight Compute), so that below half of the bandwidth nothing is said of a kernel that computes some.
 """
 
 from __future__ import annotations
@@ -19,12 +21,21 @@ from graphdoctor.facts.kernels import Device
 from graphdoctor.facts.profile import BoundBy, ProfiledKernel, ProfiledLine, TimePart
 from graphdoctor.facts.profiled import Calibration
 
-NEAR = 0.25
+_NEAR = 0.25
 """Of what the device reaches: as close as a kernel must come to it to be bound by it. Nsight Compute takes 60% of a
 GPU's peak, and what it counts is all that is moved; kernels often read twice or more what they must read once."""
 
 _BOUND = 0.5
-"""A short kernel that comes as close as this had enough to do."""
+"""A short kernel that comes as close as this had enough to do, and one of much arithmetic is bound by memory."""
+
+_FUNCTION_NAMES = """
+    acos acosh asin asinh atan atan2 atanh bernoulli celu cos cosh digamma dropout elu erf erfc erfinv exp exp2 expm1
+    gelu gelu_backward lgamma log log10 log1p log2 log_sigmoid_forward log_softmax logaddexp logit logsumexp mish
+    native_dropout pow rand rand_like randn randn_like selu sigmoid silu silu_backward sin sinh softmax softplus tan
+    tanh
+"""
+_FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
+"""Operations that take many instructions for an element: they compute functions by series, or draw random numbers."""
 
 _STARTING_US: Mapping[Device, float] = {"cuda": 5.0, "cpu": 10.0}
 """What a kernel takes at least to start and end: on a GPU its blocks, on a CPU its threads."""
@@ -97,9 +108,13 @@ def _bound_by(
         return "latency"
     if kernel.kind == "copy":
         return "memory"
-    if reached < NEAR:
+    if reached < (_BOUND if _computes_functions(kernel) else _NEAR):
         return None
     return "memory" if (bandwidth or 0.0) >= (compute or 0.0) else "compute"
+
+
+def _computes_functions(kernel: ProfiledKernel) -> bool:
+    return any(name.removeprefix("aten.").lstrip("_") in _FUNCTIONS for name in kernel.operations)
 
 
 def with_bounds(

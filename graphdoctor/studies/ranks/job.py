@@ -66,7 +66,7 @@ def job_report(
     job = job_of(
         reports,
         target=read_fact(TargetInfo, (folder.meta.get("target") or {}) | folder.events.fields("target")),
-        ended=read_fact(ProbeExit, folder.meta["exit"]) if folder.meta.get("exit") else ProbeExit(status=None),
+        ended=folder.ended,
         world_size=world_size(folder),
         unread=tuple(gaps),
         gaps=tuple(gaps[rank] for rank in sorted(gaps)),

@@ -26,6 +26,7 @@ from graphdoctor.facts.job import (
 from graphdoctor.facts.wording import counted, duration, listed, ranks_text, speed_text, without_middle
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.log_words import unshown_in_job
+from graphdoctor.views.next_step import explained
 from graphdoctor.views.parts import (
     Block,
     Card,
@@ -84,7 +85,13 @@ def job_view(job: Job) -> View:
     """The report of a job as a tree."""
     title = [job.target.text or "trace logs", counted(len(job.ranks), "rank")]
     title += [f"torch {job.environment.torch}"] if job.environment.torch else []
-    return View(tuple(title), "ranks", tuple(_parts(job)), job.graphdoctor_version)
+    return View(
+        tuple(title),
+        "ranks",
+        tuple(_parts(job)),
+        job.graphdoctor_version,
+        explained(found.code for found in job.findings),
+    )
 
 
 def _parts(job: Job) -> Iterator[Block]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.facts.wording import first_line, without_middle
 from graphdoctor.rules.gate.check import empty_text, missing_records, refused_call, trouble_of
+from graphdoctor.views.words import uncompiled_text
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport, Variant
@@ -70,7 +71,7 @@ def outcome_of(diagnosis: Diagnosis) -> PieceOutcome:
         return ended_early(diagnosis.recording.exit)
     if missing_records(diagnosis) is None and (trouble := trouble_of(diagnosis)) is not None:
         return PieceOutcome("crashed", "call", trouble)
-    if (empty := empty_text(diagnosis, None)) is not None:
+    if (empty := empty_text(diagnosis, None) or uncompiled_text(diagnosis.summary)) is not None:
         return PieceOutcome("not_compiled", "dynamo", empty)
     return OK
 

@@ -7,6 +7,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -21,12 +22,30 @@ Compression = Literal["gzip", "xz", "zstd"]
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 MAGIC_BYTES = max(map(len, _MAGIC))
 _BUFFER_BYTES = 2**17
-_CHUNK_BYTES = 16 * 2**10
-"""What is decompressed at once: a chunk of equal bytes can become thousands of times as large."""
+_CHUNK_BYTES = 2**10
+"""What is decompressed at once: zstd can make 32,000 times as much of it."""
+_WINDOW_BYTES = 2**27
+"""The most that a stream may look back; it's kept in memory (``zstd --long``, twice what ``xz -9`` takes)."""
+_LEAST_UNPACKED = 2**22
+"""Below this, no ratio does harm."""
+_MIB = 2**20
 _GZIP_WINDOW = 31
 """zlib's code for a gzip header and its largest window."""
 _SKIPPED_BYTES = 2**20
 _PART_BYTES = 2**12
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a compressed log may become, as the settings of the same names say; nothing after it is read."""
+
+    log_line_mib: int = 32
+    log_record_mib: int = 64
+    log_ratio: int = 250
+
+
+LIMITS = ContextVar("LIMITS", default=Limits())  # noqa: B039 - frozen
+"""Those that apply here, since logs are opened far below the settings."""
 
 
 class CutStreamError(Exception):
@@ -68,6 +87,7 @@ class _Chunked(io.RawIOBase):
 def decompressed(stored: BinaryIO, compression: Compression, name: str) -> BinaryIO:
     """What a compressed stream holds; reading it raises ``CutStreamError`` where it is damaged or cut off."""
     new, error_kind = _decompressor(compression)
+    measure = _Measure(LIMITS.get(), compression, name)
 
     def chunks() -> Iterator[bytes]:
         current: Any = None
@@ -80,15 +100,57 @@ def decompressed(stored: BinaryIO, compression: Compression, name: str) -> Binar
             if current is None:
                 continue
             try:
-                yield current.decompress(chunk)
+                unpacked = current.decompress(chunk)
             except error_kind as error:
                 raise CutStreamError(name, f"its {compression} stream is damaged") from error
+            yield measure.of(unpacked)
             if current.eof:
                 current, rest = None, current.unused_data
+            measure.stored += len(chunk) - len(rest)
         if current is not None:
             raise CutStreamError(name, f"its {compression} stream is cut off")
 
     return stream_of(chunks(), stored.close)
+
+
+@dataclass
+class _Measure:
+    """Measures a log while it's unpacked: as a whole, its last line and its last record."""
+
+    limits: Limits
+    compression: Compression
+    name: str
+    stored: int = _CHUNK_BYTES
+    unpacked: int = 0
+    line: int = 0
+    record: int = 0
+
+    def of(self, chunk: bytes) -> bytes:
+        """The chunk, unless the log goes beyond a limit with it."""
+        end = len(chunk)
+        if self.line == 0 and chunk[:1] not in b"\t":
+            self.record = 0
+        last = chunk.rfind(b"\n")
+        self.line = end - last - 1 if last >= 0 else self.line + end
+        # Payload lines begin with a TAB; what follows a last newline isn't known yet.
+        last = chunk.rfind(b"\n", 0, -1)
+        while last >= 0 and chunk.startswith(b"\t", last + 1):
+            last = chunk.rfind(b"\n", 0, last)
+        self.record = end - last - 1 if last >= 0 else self.record + end
+        self.unpacked += end
+        self._check("a line", self.line, "log_line_mib")
+        self._check("a record", self.record, "log_record_mib")
+        if self.unpacked > max(self.stored * self.limits.log_ratio, _LEAST_UNPACKED):
+            raise self._error(f"it holds {self.limits.log_ratio} times as much as it takes", "log_ratio")
+        return chunk
+
+    def _check(self, what: str, size: int, limit: str) -> None:
+        if size > (most := getattr(self.limits, limit)) * _MIB:
+            raise self._error(f"{what} is longer than {most} MiB", limit)
+
+    def _error(self, what: str, limit: str) -> CutStreamError:
+        at = f"after {self.unpacked / _MIB:,.0f} MiB of its {self.compression} stream"
+        return CutStreamError(self.name, f"{at}, {what}, the limit that `{limit.replace('_', '-')}` sets")
 
 
 def without_prefix(stream: BinaryIO, prefix: bytes) -> BinaryIO:
@@ -105,14 +167,14 @@ def _decompressor(compression: Compression) -> tuple[Callable[[], Any], type[Exc
     if compression == "gzip":
         return lambda: zlib.decompressobj(_GZIP_WINDOW), zlib.error
     if compression == "xz":
-        return lzma.LZMADecompressor, lzma.LZMAError
+        return lambda: lzma.LZMADecompressor(memlimit=_WINDOW_BYTES), lzma.LZMAError
     try:
         import zstandard
     except ImportError as error:
         raise GraphDoctorError(
             "This log is compressed with zstd, which needs the package zstandard.", hint="pip install zstandard"
         ) from error
-    return lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
+    return lambda: zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompressobj(), zstandard.ZstdError
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.recording import BreakReason, Call, CallError, Enclosing, Recording
+from graphdoctor.facts.recording import BreakReason, Call, CallError, Enclosing, Frame, Recording
 from graphdoctor.rules.diagnosis.selection import Selection
 from tests.factories import FILE, LOOP, PRINT, compiled, context, diagnosed, entry, frame, graph, record, recording
 from tests.rules.said import said_in_full
@@ -31,6 +31,29 @@ def helper_break() -> Recording:
         compiles=tuple(compiled(f"{n}/0") for n in range(4)),
         graphs=tuple(graph(f"{n}/0", index=i) for i, n in enumerate((0, 2, 3))),
     )
+
+
+def nested_break(*resumed: Frame) -> Recording:
+    """A print two calls deep, inside what torch can't continue, and the functions that it continues all the same."""
+    calls = (
+        entry(11, "y = self.middle(x)"),
+        entry(21, "return self.inner(x)", function="middle", qualname="Net.middle"),
+        entry(31, function="inner", qualname="Net.inner"),
+    )
+    return recording(
+        breaks=(record(*calls, effect="rest_eager"),),
+        frames=(frame(0), *resumed),
+        compiles=tuple(compiled(f"{one.frame_id}/0") for one in (frame(0), *resumed)),
+    )
+
+
+def test_only_what_torch_does_not_continue_is_left_to_eager_mode() -> None:
+    outer, middle = frame(1, resumes_at=11), frame(2, function="middle", line=20, resumes_at=21)
+    known = {(): ["Net.forward"], (outer,): ["Net.middle", "Net.inner"], (outer, middle): ["Net.inner"]}
+    for resumed, names in known.items():
+        found = diagnosed(nested_break(*resumed))
+        assert [*found.findings[0].effects.rest_eager_frames] == names
+        assert found.frames[0].state == ("compiled" if resumed else "partly_eager")
 
 
 def inside_torch(function: str) -> Recording:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.facts.recording import Compile, FailedCompile, Recording
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
 from graphdoctor.rules.diagnosis.suggestions import WITHIN_CALL
+from tests.each import for_each
 from tests.factories import change, compiled, diagnosed, entry, frame, recompiled, recording
 from tests.rules.said import said_in_full
 
@@ -93,6 +96,21 @@ def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerpri
         return finding.fingerprint
 
     assert at(7) == at(70)
+
+
+@for_each("kind", get_args(ChangeKind))
+def test_what_an_earlier_line_computed_is_told_in_words_and_never_named_in_a_setting(kind: ChangeKind) -> None:
+    words = "shape[0] of the value of `x.nonzero()` at model.py:5", "(value from line 7).shape[0]"
+    for expression in words:
+        for new in ("8", "1", "__stack0.size()[0] = 1"):
+            carried = change(kind, expression, "4", new, source="L['___stack0']")
+            for finding in diagnosed(facts_of(recompiled("0/1", carried))).findings:
+                told = [finding.message, *(fix.title for fix in finding.fixes)]
+                in_quotes = " ".join(told).split("`")[1::2]
+                assert not [text for text in in_quotes if "value of" in text], told
+                snippets = [fix.snippet or "" for fix in finding.fixes]
+                named = [text for text in (*told[1:], *snippets) if "_sources" in text]
+                assert not [text for text in named if "value" in text or "stack" in text]
 
 
 def hidden(compile_: Compile, count: int) -> Compile:

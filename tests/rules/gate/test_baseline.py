@@ -62,6 +62,7 @@ def found(findings, run=RUN):
     return Found("2.13.0", findings, run)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(BASELINES)
 def test_what_is_written_comes_back_and_is_written_the_same(baseline):

@@ -47,7 +47,7 @@ def said(verdict) -> Iterator[str]:
         "new": [f"{found.code} {found.severity} {found.location.line}" for found in verdict.new],
         "known": [found.location.line for found in verdict.known],
         "grown": [found.count for found in verdict.grown],
-        "worse than": [worse.before.break_effects for worse in verdict.worse],
+        "worse than": [worse.before.count if worse.is_rise else worse.before.break_effects for worse in verdict.worse],
         "fixed": [entry.text for entry in verdict.fixed],
         "newly eager": verdict.newly_eager,
         "coverage lost": verdict.has_lost_coverage,
@@ -66,6 +66,16 @@ def changed(diagnosis, **values):
     """The diagnosis with its only finding changed."""
     (finding,) = diagnosis.findings
     return diagnosis.replace(findings=(finding.replace(**values),))
+
+
+def in_calls(count):
+    """``ONE`` with so many calls."""
+    return ONE.replace(summary=ONE.summary.replace(calls=count * ONE.summary.calls))
+
+
+def risen(known):
+    """A baseline whose only entry may happen any number of times."""
+    return Baseline(targets={"m": {"2.13.0": [entry.replace(may_rise=True) for entry in entries_of(known.findings)]}})
 
 
 def with_effects(*effects, skipped=(), rest_eager=(), **facts):
@@ -192,6 +202,12 @@ VERDICTS = {
         f"{severity} with fail-on {fail_on}": checked(changed(ONE, severity=severity), fail_on=fail_on)
         for severity, fail_on in SEVERITIES
     },
+    "nine times as often": checked(changed(ONE, count=9), known=ONE),
+    "ten times as often": checked(changed(ONE, count=10), known=ONE),
+    "ten times as often, in ten times the calls": against(ONE, changed(in_calls(10), count=10)),
+    "a hundred times as often, in ten times the calls": against(ONE, changed(in_calls(10), count=100)),
+    "ten times as often, as the baseline allows": judged(changed(ONE, count=10), risen(ONE)),
+    "ten times as often, and nothing fails": checked(changed(ONE, count=10), known=ONE, fail_on="never"),
     "ignored by a comment": checked(ONE, comments=IGNORE, known=ONE),
     "not selected": checked(ONE, known=ONE, selection=Selection(select=("GD2",))),
     "a baseline of another torch": checked(with_prints((6, "b")), known=ONE, torch="2.12.0"),

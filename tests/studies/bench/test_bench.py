@@ -16,6 +16,7 @@ from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.reading import read_fact
 from tests import napping
 from tests.conftest import clean_environment, interrupted, run_command, run_script
+from tests.each import for_each
 
 pytestmark = pytest.mark.slow
 
@@ -267,13 +268,16 @@ def test_each_part_can_be_asked_for_alone(tmp_path, option, part, known):
         assert (found.variant(name)["compile_cold_s"] is not None) == (part == "cold")
 
 
-def test_a_program_that_fails_is_told_as_explain_tells_it(tmp_path):
+@for_each("command", ["bench", "profile"])
+def test_a_program_that_fails_is_told_as_explain_tells_it_and_no_study_of_it_is_kept(command, tmp_path):
     (tmp_path / "failing.py").write_text(
         "import torch\n\n\ndef model(x):\n    return x @ x\n\n\ndef example_inputs():\n    return torch.ones(2, 3)\n"
     )
-    process = run_command("bench", "failing.py", "--backend", "aot_eager", cwd=tmp_path, status=2)
+    process = run_command(command, "failing.py", cwd=tmp_path, status=2)
     assert "mat1 and mat2 shapes cannot be multiplied" in " ".join(process.stderr.split())
     assert not process.stdout
+    again = run_command(command, cwd=tmp_path, status=2)
+    assert f"holds no {command}" in " ".join(again.stderr.split())
 
 
 @pytest.mark.nightly

@@ -15,8 +15,8 @@ def times(median: float = 1000.0, *, q1: float | None = None, q3: float | None =
     return CallTimes(median=median, q1=q1 or median, q3=q3 or median, min=median, max=median, mean=median, count=100)
 
 
-def ratio(middle: float, low: float, high: float) -> Speedup:
-    return Speedup(ratio=middle, low=low, high=high, rounds=16)
+def ratio(middle: float, low: float, high: float, *, is_of_best: bool = False) -> Speedup:
+    return Speedup(ratio=middle, low=low, high=high, rounds=16, is_of_best=is_of_best)
 
 
 @for_each(
@@ -31,6 +31,8 @@ def ratio(middle: float, low: float, high: float) -> Speedup:
         (ratio(1.10, 1.08, 1.12), None, "faster"),
         (ratio(1.10, 1.08, 1.12), Noise(ratio=None, spread=0.02, is_noisy=False), "faster"),
         (ratio(1.32, 1.18, 1.51), Noise(ratio=1.01, spread=0.9, is_noisy=True), "same"),
+        (ratio(1.32, 1.31, 1.35, is_of_best=True), Noise(ratio=1.01, spread=0.9, is_noisy=True), "faster"),
+        (ratio(1.32, 1.31, 1.35, is_of_best=True), Noise(ratio=1.4, spread=0.9, is_noisy=True), "same"),
         (ratio(2.5, 2.4, 2.6), Noise(ratio=1.01, spread=0.9, is_noisy=True), "faster"),
         (ratio(0.4, 0.3, 0.5), Noise(ratio=None, spread=8.8, is_noisy=True), "same"),
         (ratio(1.10, 1.08, 1.12), Noise(ratio=1.0, spread=0.15, is_noisy=False), "faster"),
@@ -68,15 +70,15 @@ def test_a_second_process_in_eager_mode_is_run_for_small_differences_only(speedu
 
 
 def test_compiling_pays_when_so_many_calls_have_saved_its_time():
-    found = break_even(10.0, times(1000.0), ratio(2.0, 1.25, 4.0))
+    found = break_even(10.0, 1000.0, ratio(2.0, 1.25, 4.0))
     # 500 µs saved in each call, and 200 or 750 at the ends of the interval.
     assert (found.calls, found.low, found.high) == (20_000, math.ceil(10 / 750e-6), 50_000)
 
 
 def test_an_interval_that_holds_1_has_no_end_and_a_slower_variant_never_pays():
-    found = break_even(1.0, times(), ratio(1.5, 0.99, 2.0))
+    found = break_even(1.0, 1000.0, ratio(1.5, 0.99, 2.0))
     assert found.high is None
-    assert break_even(1.0, times(), ratio(0.9, 0.8, 1.1)) is None
-    assert break_even(None, times(), ratio(2.0, 1.9, 2.1)) is None
-    free = break_even(0.0, times(), ratio(2.0, 1.9, 2.1))
+    assert break_even(1.0, 1000.0, ratio(0.9, 0.8, 1.1)) is None
+    assert break_even(None, 1000.0, ratio(2.0, 1.9, 2.1)) is None
+    free = break_even(0.0, 1000.0, ratio(2.0, 1.9, 2.1))
     assert free.calls == 0

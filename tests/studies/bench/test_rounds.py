@@ -3,34 +3,57 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from graphdoctor.probe.wire import BenchTurn
 from graphdoctor.studies.bench.rounds import Turns, speedup, time_rounds
+from tests.each import for_each
 
 
 class Process:
-    """Stands for a process whose call takes so long; it ends after some turns, if asked to."""
+    """Stands for a process whose call takes so long; it ends after some turns, if asked to.
 
-    def __init__(self, name: str, log: list[str], us: float, *, noise: float = 0.0, turns: int = 1000) -> None:
+    ``held_up``: how many times as long it takes in its first turns.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log: list[str],
+        us: float,
+        *,
+        noise: float = 0.0,
+        turns: int = 1000,
+        held_up: Sequence[float] = (),
+    ) -> None:
         self.name, self.log, self.us, self.noise, self.left = name, log, us, noise, turns
-        self.random = random.Random(name)
+        self.random, self.held_up = random.Random(name), [*held_up]
 
     def ask(self, _question: object) -> BenchTurn | None:
         if not self.left:
             return None
         self.left -= 1
         self.log.append(self.name)
-        times = [self.us * self.random.uniform(1 - self.noise, 1 + self.noise) for _ in range(3)]
+        us = self.us * (self.held_up.pop(0) if self.held_up else 1.0)
+        times = [us * self.random.uniform(1 - self.noise, 1 + self.noise) for _ in range(3)]
         return BenchTurn(times_us=times, calls=2, alone_us=times[:1], peak_memory_bytes=7)
 
 
-def timed(*processes: Process, is_precise: bool = True, told: list[int] | None = None) -> dict[str, Turns]:
+def timed(
+    *processes: Process, is_precise: bool = True, told: list[int] | None = None, is_on_gpu: bool = False
+) -> dict[str, Turns]:
     probes: Any = {process.name: process for process in processes}
     rounds = [] if told is None else told
-    return time_rounds(probes, processes[0].name, lambda number, _found: rounds.append(number), is_precise=is_precise)
+    return time_rounds(
+        probes,
+        processes[0].name,
+        lambda number, _found: rounds.append(number),
+        is_precise=is_precise,
+        is_on_gpu=is_on_gpu,
+    )
 
 
 def test_each_is_timed_once_in_a_round_and_none_always_comes_first():
@@ -72,6 +95,37 @@ def test_timing_ends_where_it_is_known_which_is_faster_unless_precision_is_asked
     # One that is as fast, for certain, needs no more either.
     found = timed(Process("a", log, 1000.0, noise=0.001), Process("b", log, 1001.0, noise=0.001), is_precise=False)
     assert len(found["b"].medians_us) == 8
+
+
+@for_each("is_on_gpu, rounds", [(False, 8), (True, 16)])
+def test_on_a_gpu_the_shortest_rounds_must_agree_because_the_host_holds_calls_up(is_on_gpu, rounds):
+    log: list[str] = []
+    held_up = [2.0, 1.8, 1.6, 1.9, 1.4, 1.3, 1.2, 1.1]
+    eager, compiled = Process("a", log, 1000.0, held_up=held_up), Process("b", log, 500.0)
+    found = timed(eager, compiled, is_precise=False, is_on_gpu=is_on_gpu)
+    assert len(found["a"].medians_us) == rounds
+    assert found["a"].is_best_known is is_on_gpu
+    if is_on_gpu:
+        assert speedup(found["b"], found["a"], is_of_best=True).ratio == pytest.approx(2.0)
+
+
+def test_on_a_gpu_timing_ends_where_the_shortest_rounds_never_agree():
+    log: list[str] = []
+    held_up = [1.1**number for number in range(100, 0, -1)]
+    found = timed(Process("a", log, 1.0, held_up=held_up), Process("b", log, 1.0), is_precise=False, is_on_gpu=True)
+    assert len(found["a"].medians_us) <= 64
+
+
+def test_what_the_best_rounds_say_is_about_calls_that_nothing_held_up():
+    eager = Turns(medians_us=[4700.0, 7700.0, 4800.0, 7500.0, 4750.0, 7600.0, 7700.0])
+    compiled = Turns(medians_us=[4600.0, 3100.0, 4900.0, 3150.0, 4800.0, 5000.0, 3200.0])
+    best = speedup(compiled, eager, is_of_best=True)
+    assert (best.ratio, best.rounds, best.is_of_best) == (4750 / 3150, 7, True)
+    assert (best.low, best.high) == (4700 / 3200, 4800 / 3100)
+    assert speedup(compiled, eager).low < 1.0
+    # Two rounds have no best ones.
+    few = [Turns(medians_us=each.medians_us[:2]) for each in (compiled, eager)]
+    assert speedup(*few, is_of_best=True).is_of_best is False
 
 
 def test_long_calls_get_two_rounds_at_least():

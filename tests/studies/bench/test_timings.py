@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from graphdoctor.facts.bench import Noise
@@ -9,8 +10,9 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import BenchStart
 from graphdoctor.studies.bench.rounds import Turns
-from graphdoctor.studies.bench.timings import NEEDS_CUDA, Measured, Timings, throughput_of, variant_of
+from graphdoctor.studies.bench.timings import NEEDS_CUDA, Measured, Timing, Timings, throughput_of, variant_of
 from graphdoctor.studies.bench.variants import VariantSpec
+from graphdoctor.trials.program import Program
 from tests.each import for_each
 
 BASE = RunSpec(target="model.py", backend="inductor")
@@ -113,3 +115,49 @@ def test_without_eager_mode_nothing_can_be_compared():
 def test_what_was_stopped_is_not_run_again(reason, was_stopped):
     ended = None if reason is None else ProbeExit(status=None, reason=reason)
     assert Measured(VariantSpec("x"), ended=ended).was_stopped is was_stopped
+
+
+class Devices:
+    """Stands for processes on a GPU, which works so long for a call of each."""
+
+    def __init__(self, **device_us: float | None) -> None:
+        self.device_us = device_us
+
+    def start(self, one: Measured, _program: Program) -> None:
+        one.warm = start(3.5, uses_cuda=True)
+
+    def compare(self, eager: Measured, others: Sequence[Measured], _program: Program) -> None:
+        eager.turns = Turns(medians_us=[4700.0, 4750.0, 4800.0, *[7000.0] * 5], times_us=[7000.0] * 8, call_count=8)
+        for one in others:
+            one.turns, one.beside = turns(3100.0), eager.turns
+
+    def profile_devices(self, ones: Sequence[Measured]) -> None:
+        for one in ones:
+            one.device_us = self.device_us[one.spec.name]
+
+    def end(self, _others: Sequence[Measured]) -> None:
+        pass
+
+
+@for_each(
+    "eager_us, compiled_us, is_of_best, waiting",
+    [
+        (2100.0, 1620.0, True, [True, True]),
+        (2100.0, 3000.0, True, [True, False]),
+        (6900.0, 3000.0, False, [False, False]),
+        (None, None, False, [False, False]),
+    ],
+)
+def test_where_a_call_waits_for_its_host_the_best_rounds_count(eager_us, compiled_us, is_of_best, waiting):
+    eager = Measured(VariantSpec("eager", is_eager=True), warm=start(uses_cuda=True))
+    ways: Any = Devices(eager=eager_us, default=compiled_us)
+    timing = Timing(ways, BASE, Program(), 12, is_cold=False, is_precise=False)
+    timings = timing.time(eager, None, [VariantSpec("default")])
+    variants = [variant_of(one, timings, BASE) for one in (timings.eager, *timings.others)]
+    assert [one.waits_for_host for one in variants] == waiting
+    assert [one.device_us for one in variants] == [eager_us, compiled_us]
+    assert [one.time_us for one in variants] == ([4750.0, 3100.0] if is_of_best else [7000.0, 3100.0])
+    assert variants[1].speedup.is_of_best is is_of_best
+    assert variants[1].speedup.ratio == (4750 / 3100 if is_of_best else 7000 / 3100)
+    # What is won back is counted in the same times.
+    assert variants[1].break_even_warm.calls == (1819 if is_of_best else 770)

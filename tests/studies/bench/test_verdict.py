@@ -8,7 +8,11 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.bench import EAGER, Noise, Sweep, SweepPoint, Variant
 from graphdoctor.facts.diagnosis import Cost, Effects
+from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.bench.variants import asks_for_cuda_graphs, parse_variant
 from graphdoctor.studies.bench.verdict import pays_off, verdict
+from tests.each import for_each
 from tests.factories import change
 from tests.studies.bench.reports import (
     LIBRARY,
@@ -19,10 +23,12 @@ from tests.studies.bench.reports import (
     eager,
     ended,
     finding,
+    in_best_rounds,
     mobilenet,
     swept,
     troubled,
     variant,
+    waiting,
 )
 
 PRODUCTS = finding("GD510", "2 matrix products in float32 could run on tensor cores")
@@ -31,12 +37,17 @@ RECOMPILES = finding("GD212", "recompiled once").replace(changes=(change(),))
 EAGER_NOW = finding("GD201", "`forward` runs eagerly").replace(
     changes=(change(),), effects=Effects(skipped_frames=("forward",))
 )
-OVER = finding("GD201", "`Net.forward` runs eagerly since call 9").replace(cost=Cost(compile_s=12.0))
+OVER = finding("GD201", "`Net.forward` is no longer compiled for new values from call 9 on").replace(
+    cost=Cost(compile_s=12.0)
+)
 WRONG = variant("c", 2000.0, status="wrong", correct=False)
 FAILED, SKIPPED = (
     ended("default", "failed", "RuntimeError: no kernel."),
     ended("b", "skipped", "there is no CUDA device"),
 )
+IN_GRAPHS = in_best_rounds(variant("mode=reduce-overhead", 2200.0), 2150.0, 1900.0)
+SKIP = CudaGraphSkip(kind="mutation", reason="mutated inputs", compile_id="0/0", file="/project/model.py", line=22)
+NOT_IN_GRAPHS = in_best_rounds(variant("mode=reduce-overhead", 3900.0), 3100.0, 1620.0)
 UNTIMED = variant(call_us=None, speedup=None, judgement="unknown")
 
 
@@ -93,6 +104,13 @@ ANSWERS: dict[str, Sequence[Variant]] = {
     "eager mode failed": (ended(EAGER, "failed", "ValueError: bad shape"), variant()),
     "eager mode alone": (eager(),),
     "without times": (eager(), UNTIMED),
+    "a call waits for its host": waiting().variants,
+    "nor is one faster that does": (waiting().variants[0], in_best_rounds(variant(), 4680.0, 1620.0)),
+    "with CUDA graphs none waits": waiting(IN_GRAPHS).variants,
+    "it waits although it asks for CUDA graphs": waiting(NOT_IN_GRAPHS).variants,
+    "torch skipped them": waiting(NOT_IN_GRAPHS.replace(cuda_graphs=CudaGraphs(captured=0, skipped=(SKIP,)))).variants,
+    "outputs await their backward pass": waiting(NOT_IN_GRAPHS.replace(awaits_backward=True)).variants,
+    "CUDA graphs failed": waiting(ended("mode=reduce-overhead", "failed", "x")).variants,
     "nothing was compiled": (eager(), variant("default", 5230.0, judgement="same", graphs=0)),
 }
 
@@ -100,6 +118,26 @@ ANSWERS: dict[str, Sequence[Variant]] = {
 def test_what_times_results_and_findings_come_to(snapshot: SnapshotAssertion) -> None:
     found = {name: verdict(variants, QUIET) for name, variants in ANSWERS.items()}
     assert {name: (said.best, said.text) for name, said in found.items()} == snapshot
+
+
+@for_each(
+    "arguments, untried",
+    [
+        ({}, "mode=reduce-overhead"),
+        ({"mode": "max-autotune-no-cudagraphs"}, "mode=reduce-overhead"),
+        ({"options": {"epilogue_fusion": True}}, "option.triton.cudagraphs=true"),
+        ({"backend": "aot_eager"}, "backend=inductor mode=reduce-overhead"),
+        ({"options": {"triton.cudagraphs": True}}, None),
+        ({"mode": "max-autotune"}, None),
+        ({"backend": "cudagraphs"}, None),
+    ],
+)
+def test_a_call_that_waits_names_what_was_not_measured_with_cuda_graphs(arguments, untried) -> None:
+    slow, default = waiting().variants
+    assert verdict((slow, default.replace(arguments=arguments)), QUIET).untried == untried
+    if untried is not None:
+        parsed = parse_variant(untried, RunSpec(**{"backend": "inductor", **arguments}))
+        assert asks_for_cuda_graphs(parsed.arguments(RunSpec(**{"backend": "inductor", **arguments})))
 
 
 def test_compiling_that_costs_nothing_pays_off_after_a_call() -> None:

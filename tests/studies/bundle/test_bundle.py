@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import shutil
 import subprocess
@@ -107,6 +108,59 @@ def test_nothing_of_the_programs_is_in_a_redacted_bundle(marked, tmp_path):
     told = json.loads((zipfile.ZipFile(output)).read("diagnosis.json"))
     assert "GD101" in {finding["code"] for finding in told["findings"]}
     assert told["recording"]["calls"][0]["inputs"] == "f32[2, 4], …"
+
+
+READS_THE_ENVIRONMENT = """\
+import os
+from os import environ as settings
+
+import torch
+
+
+@torch.compile(backend="eager")
+def sign(x):
+    if os.environ["TOKEN"] == "in the source":
+        return x.cos()
+    return x.relu() if settings["OTHER_TOKEN"].startswith("k") else x.abs()
+
+
+for token in ("kept-1", "it's \\"two\\"", "kept-3"):
+    os.environ.update(TOKEN=token, OTHER_TOKEN=token)
+    sign(torch.ones(2))
+"""
+TOKENS = ("kept-", "it'", "it\\'", "it\\\\'")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_bundle_has_the_values_of_guarded_environment_variables_only_when_asked(tmp_path, run_here, packed):
+    (tmp_path / "train.py").write_text(READS_THE_ENVIRONMENT)
+    run_here("run", "train.py", status=0)
+    (place,) = (path for path in (tmp_path / ".graphdoctor").iterdir() if path.is_dir())
+    if packed:
+        (log,) = (place / "trace").glob("*.log")
+        log.write_bytes(gzip.compress(log.read_bytes()))
+
+    process = run_here("bundle", place, "-o", "bundle.zip", status=0)
+
+    assert "left out: The values of 2 environment variables that torch guards" in process.stderr
+    found = evidence_in(tmp_path / "bundle.zip")
+    assert any('== "in the source"' in text for name, text in found.items() if name.endswith(".log"))
+    assert not [(name, token) for name, text in found.items() for token in TOKENS if f"b'{token}" in text]
+    with zipfile.ZipFile(tmp_path / "bundle.zip") as archive:
+        archive.extractall(tmp_path / "unzipped")
+    again, before = (
+        json.loads(run_here("report", folder, "--format", "json").stdout) for folder in ("unzipped/recording", place)
+    )
+    assert again["summary"] == before["summary"]
+    assert again["recording"]["gaps"] == before["recording"]["gaps"]
+    run_here("bundle", place, "--with-environment", "-o", "with.zip", status=0)
+    assert any("b'kept-1'" in text for text in evidence_in(tmp_path / "with.zip").values())
+
+
+def evidence_in(archive: Path) -> dict[str, str]:
+    with zipfile.ZipFile(archive) as opened:
+        return {name: html.unescape(opened.read(name).decode()) for name in opened.namelist()}
 
 
 @pytest.mark.slow

@@ -220,7 +220,8 @@ def trained() -> ProfileReport:
         graph_launches=2,
         graph_input_copy_us=85.0,
         caches=CacheUse(hits=0, misses=1, bypasses=1, bypass_reasons=("a custom operator",)),
-        compile_cold_s=9.4,
+        compile_s=9.4,
+        phases={"compiling": 9.9, "importing torch": 3.4, "profiling kernels": 2.25},
         findings=(finding("GD402", "running 1 compiled function with 14 kernels takes 55% of a steady call"),),
         gaps=(CaptureGap(code="GD900", message="The backward pass was profiled only once."),),
     )  # fmt: skip

@@ -31,6 +31,7 @@ DEVICE = Calibration(
 def seen(us: float, **more: Any) -> ProfiledKernel:
     """A kernel that nobody judged yet."""
     given: dict[str, Any] = {"bytes": None, "gb_per_s": None, "bandwidth_share": None, "bound_by": None}
+    given["operations"] = ("aten.mul", "aten.add")
     return kernel("triton_poi_fused_0", us, 12, **given | more)
 
 
@@ -47,6 +48,10 @@ def verdict(device: Any = "cuda", **values: Any) -> tuple[str | None, float | No
         ({"us": 100.0, "bytes": 260_000_000}, ("memory", 2.6, None)),
         ({"us": 100.0, "bytes": 30_000_000}, ("memory", 0.3, None)),
         ({"us": 100.0, "bytes": 10_000_000}, (None, 0.1, None)),
+        # A kernel of much arithmetic isn't bound by memory that it hardly uses.
+        ({"us": 100.0, "bytes": 35_000_000, "operations": ("aten.mul", "aten.gelu")}, (None, 0.35, None)),
+        ({"us": 100.0, "bytes": 35_000_000, "operations": ("aten._softmax",)}, (None, 0.35, None)),
+        ({"us": 100.0, "bytes": 60_000_000, "operations": ("aten.mul", "aten.gelu")}, ("memory", 0.6, None)),
         ({"us": 4.0, "bytes": 10_000}, ("latency", 0.0025, None)),
         ({"us": 4.0, "bytes": 3_000_000}, ("memory", 0.75, None)),
         ({"us": 90.0, "calls": 10, "bytes": 10_000_000}, ("latency", 1 / 9, None)),
@@ -165,6 +170,9 @@ def test_what_a_call_is_bound_by_and_what_helps(snapshot: SnapshotAssertion) -> 
         "communication": regime(call(kernels=(seen(700.0, bound_by="communication"),))),
         "kernels that reach nothing": regime(
             call(kernels=(seen(600.0), seen(300.0, bound_by="memory", bandwidth_share=0.5)))
+        ),
+        "kernels of much arithmetic": regime(
+            call(kernels=(seen(600.0, bandwidth_share=0.35), seen(300.0, compute_share=0.1)))
         ),
         "an unsteady calibration": regime(call(kernels=(seen(700.0),), calibration=UNSTEADY)),
         # The host needs none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.recording import Call, CaptureGap
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.studies.survey.outcome import (
@@ -94,6 +95,14 @@ def test_a_run_that_torch_left_records_out_of_is_no_crash():
     assert outcome_of(with_facts(whole, gaps=(gap,))).status == "ok"
     unfinished = with_facts(whole, calls=(Call(index=1, outcome="unfinished"),))
     assert outcome_of(unfinished).status == "crashed"
+
+
+def test_calls_of_which_nothing_was_compiled_are_no_pass():
+    whole = with_prints((3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),))
+    nothing = Coverage(graph_ops=0, eager_ops=3, extra_calls=1, extra_compiles=0)
+    found = outcome_of(whole.replace(summary=whole.summary.replace(coverage=0.0, coverage_detail=nothing)))
+    said = "Not compiled: 0 of 3 tensor operations ran in a compiled graph."
+    assert (found.status, found.stage, found.error) == ("not_compiled", "dynamo", said)
 
 
 def test_a_variant_that_fails_in_a_bench_has_its_error_whatever_ended_it():

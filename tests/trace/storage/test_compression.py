@@ -6,21 +6,25 @@ import gzip
 import lzma
 import pickle
 import random
+import re
 import subprocess
 import sys
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from graphdoctor.commands.named import place_named
-from graphdoctor.commands.settings import Settings
+from graphdoctor.commands.settings import Settings, load_settings
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.wording import partial_text
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.log_file import CutStreamError, local_log
+from graphdoctor.trace.storage import log_file
+from graphdoctor.trace.storage.log_file import CutStreamError, Limits, local_log
 from tests.trace.test_merge import log_of
 
 COMPRESS = {"gzip": gzip.compress, "xz": lzma.compress, "zstd": zstandard.ZstdCompressor().compress}
@@ -110,6 +114,76 @@ def test_what_follows_a_stream_and_is_none_is_damage(tmp_path, compression):
 
     with local_log(path).open() as stream, pytest.raises(CutStreamError, match="damaged"):
         stream.read()
+
+
+def digits(between: bytes) -> bytes:
+    """Some MiB that compress little."""
+    return between.join(b"%x" % each for each in random.Random(1).choices(range(10**9), k=2**18))
+
+
+RATIO = r"after \d+ MiB of its {0} stream, it holds 100 times as much as it takes, the limit that `log-ratio` sets"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("attack", "limits", "said"),
+    [
+        (b"a" * 2**23, Limits(log_ratio=100), RATIO),
+        (b"\n" * 2**23, Limits(log_ratio=100), RATIO),
+        (b"\t" + b"\n\t" * 2**22, Limits(log_ratio=100), RATIO),
+        (digits(b""), Limits(log_line_mib=1), "a line is longer than 1 MiB, the limit that `log-line-mib` sets"),
+        (b"\t" + digits(b"\n\t"), Limits(log_record_mib=2), "a record is longer than 2 MiB, the limit that `log-rec"),
+        (digits(b"\n") + b"\n", Limits(log_line_mib=1, log_record_mib=1), None),
+    ],
+    ids=["long", "empty", "payload", "line", "record", "many"],
+)
+def test_what_a_log_can_hold_has_limits(tmp_path, compression, monkeypatch, attack, limits, said):
+    path, pack = tmp_path / "log", COMPRESS[compression]
+    path.write_bytes(pack(log_of()) + pack(attack))
+    monkeypatch.setattr(log_file, "LIMITS", ContextVar("LIMITS", default=limits))
+
+    found = gaps(path)
+    assert len(found) == (said is not None)
+    assert said is None or re.search(said.format(compression), found[0])
+    assert sum(map(len, read_until_cut(path))) < limits.log_ratio * path.stat().st_size + 2**25
+
+
+def read_until_cut(path: Path):
+    with local_log(path).open() as stream, suppress(CutStreamError):
+        while read := stream.read1():
+            yield read
+
+
+@pytest.mark.slow
+def test_settings_move_the_limits(tmp_path, compression):
+    path = tmp_path / "log"
+    path.write_bytes(COMPRESS[compression](log_of() + (b" " * 2**20 + b"\n") * 64))
+    assert gaps(path)
+
+    context = copy_context()
+    context.run(load_settings, tmp_path, {"GRAPHDOCTOR_LOG_RATIO": "100000"})
+    assert context.run(gaps, path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [b"a" * 2**20, b"\n" * 2**20], ids=["line", "newlines"])
+def test_a_gigabyte_of_one_line_takes_little_memory(tmp_path, line):
+    path = tmp_path / "log.zst"
+    packed = zstandard.ZstdCompressor(level=19).compressobj()
+    path.write_bytes(b"".join([*(packed.compress(line) for _ in range(2**10)), packed.flush()]))
+    assert path.stat().st_size < 200_000
+    program = """if True:
+        from pathlib import Path
+        from graphdoctor.commands.app import application
+        try:
+            application(["report"])(["report", %r], standalone_mode=False)
+        finally:
+            print("kB", Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+    """
+    process = subprocess.run([sys.executable, "-c", program % str(path)], capture_output=True, text=True, check=False)
+
+    assert "`log-ratio`" in process.stderr
+    assert int(process.stdout.split("kB ")[1]) < 300_000
 
 
 @pytest.mark.slow

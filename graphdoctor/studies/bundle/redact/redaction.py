@@ -33,8 +33,9 @@ from graphdoctor.facts.recording import BreakReason, GraphNode, TargetInfo
 from graphdoctor.facts.trials import WhatIf
 from graphdoctor.facts.variations import Variation
 from graphdoctor.facts.wording import counted
-from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, TRACE_FOLDER
+from graphdoctor.probe.wire import EVENTS_FILE, META_FILE
 from graphdoctor.rules.catalog import ALL_RULES
+from graphdoctor.studies.bundle.logs import LOGS, plain_logs
 from graphdoctor.studies.bundle.redact import public
 from graphdoctor.studies.bundle.redact.public import SITE, STDLIB, Public, Reader
 from graphdoctor.studies.bundle.redact.vocabulary import KNOWN, LEFT_OUT
@@ -42,9 +43,6 @@ from graphdoctor.trace.events import read_events
 from graphdoctor.trace.folder import read_object
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.inductor_runtime import CACHE_RECORDS, plain_reason
-from graphdoctor.trace.logs import logs_of
-from graphdoctor.trace.processes import named_rank
-from graphdoctor.trace.storage.log_file import local_log
 
 _Model = TypeVar("_Model", bound=Fact)
 
@@ -56,7 +54,6 @@ _PUBLIC_CHANGES = frozenset(
 """Kinds of changes whose old and new values are sizes, dtypes or torch modes."""
 _CHANGED_MODES = frozenset({"train mode", "eval mode", "on", "off", "True", "False"})
 
-_LOGS = f"recording/{TRACE_FOLDER}/"
 _PLACE = "torch/_logging/structured.py:1"
 """Replaces the line that wrote a record, which can be in the program."""
 _CONTEXT = ("frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "rank")
@@ -348,13 +345,10 @@ class Redaction:
         """The files by their names in the bundle, as far as they can be redacted; ``notes`` receives what can't."""
         numbers = itertools.count(1)
         for name, path in files:
-            if name.startswith(_LOGS):
-                file = local_log(path)
-                for number, log in zip(numbers, logs_of(file) or [file], strict=False):
-                    rank = named_rank(log)
-                    ranked = "" if rank is None else f"rank_{rank}_"
+            if name.startswith(LOGS):
+                for log_name, log in plain_logs(path, numbers):
                     with log.open() as lines:
-                        yield f"{_LOGS}dedicated_log_torch_trace_{ranked}{number}.log", b"".join(self._log(lines))
+                        yield log_name, b"".join(self._log(lines))
             elif name.endswith(f"/{META_FILE}"):
                 yield name, json.dumps(self.meta(read_object(path.read_bytes()))).encode()
             elif name.endswith(f"/{EVENTS_FILE}"):

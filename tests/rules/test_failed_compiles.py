@@ -1,0 +1,127 @@
+"""Programs that torch.compile refuses although eager mode runs them: each has a finding with its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.facts.recording import BreakReason, Call, CallError, FailedCompile
+from tests.conftest import run_command
+from tests.each import for_each
+from tests.factories import compiled, entry, frame, recording
+from tests.rules.said import findings
+
+BRANCH = """
+import torch
+
+def shouted(x):
+    print("taken")  # breaks here
+    return x.sin()
+
+def build():
+    def forward(x):
+        return torch.cond(x.sum() > 0, shouted, torch.cos, (x,))
+    return forward
+
+def example_inputs():
+    return (torch.ones(4),)
+"""
+FORMATTED = """
+import torch
+
+def build():
+    def forward(x):
+        y = x.sin()
+        text = format(y.sum(), ".2f")  # breaks here
+        return y.cos()
+    return forward
+
+def example_inputs():
+    return (torch.ones(4),)
+"""
+WRONG_FAKE = """
+import torch
+
+@torch.library.custom_op("failed::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+@twice.register_fake
+def _(x):
+    return x.new_empty(x.shape[7])
+
+def build():
+    def forward(x):
+        return twice(x.sin()).cos()  # breaks here
+    return forward
+
+def example_inputs():
+    return (torch.ones(4),)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "codes"),
+    [(BRANCH, ["GD101"]), (FORMATTED, ["GD502"]), (WRONG_FAKE, ["GD502", "GD901"])],
+    ids=["branch of torch.cond", "a class of torch's own", "an operation's fake kernel"],
+)
+def test_a_refused_call_has_a_finding_at_its_line(program: str, codes: list[str], tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(program)
+    document = json.loads(run_command("explain", "model.py", "--format", "json", cwd=tmp_path).stdout)
+    line = next(number for number, text in enumerate(program.splitlines(), 1) if "# breaks here" in text)
+    assert [(finding["code"], finding["location"]["line"]) for finding in document["findings"]] == [
+        (code, line) for code in codes
+    ]
+    titles = [fix["title"] for finding in document["findings"] for fix in finding["fixes"]]
+    assert not any("fix the program" in title.lower() for title in titles)
+    assert document["recording"]["calls"][0]["error"]["eager"] in (None, "ok")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_internal"),
+    [
+        ("InternalTorchDynamoError", True),
+        ("AttributeError", True),
+        ("AsPythonConstantNotImplementedError", True),
+        ("GuardOnDataDependentSymNode", True),
+        ("TorchRuntimeError", False),
+        ("Unsupported", False),
+        ("BackendCompilerFailed", False),
+        ("FailOnRecompileLimitHit", False),
+        ("KeyboardInterrupt", False),
+    ],
+)
+def test_an_error_inside_dynamo_can_be_of_any_class(kind: str, is_internal: bool) -> None:
+    failure = FailedCompile(type=kind, message="words", chain=(), stack=(entry(12),))
+    known = recording(compiles=(compiled().replace(outcome="failed", failure=failure),), frames=(frame(),))
+    assert [found.location.line for found in findings(known, "GD502")] == [12] * is_internal
+
+
+@for_each(
+    "got, told",
+    [
+        ("RuntimeError('a and b differ: [3, 4] X [3, 4].')", "RuntimeError: a and b differ: [3, 4] X [3, 4];"),
+        ("KeyError(\"it's 'x'\")", "KeyError: it's 'x';"),
+        ("ZeroDivisionError('float division by zero')", "ZeroDivisionError: float division by zero;"),
+        ("RuntimeError('two\nlines')", "RuntimeError: two\nlines;"),
+        ("AssertionError()", "RuntimeError when making fake tensor call;"),
+        ("something else", "RuntimeError when making fake tensor call;"),
+    ],
+)
+def test_what_an_operation_raised_while_tracing_is_told_with_torch_s_id(got: str, told: str) -> None:
+    kind = "RuntimeError when making fake tensor call"
+    words = f"Dynamo failed to run FX node with fake tensors: call_function f(*(), **{{}}): got {got}"
+    reason = BreakReason(gb_type=kind, torch_id="GB4315", explanation=words)
+    failure = FailedCompile(type="TorchRuntimeError", message=kind, chain=(reason,), stack=(entry(12),))
+    error = CallError(type="torch._dynamo.exc.TorchRuntimeError", message=kind, traceback="", eager="ok")
+    known = recording(
+        compiles=(compiled().replace(outcome="failed", failure=failure),),
+        frames=(frame(),),
+        calls=(Call(index=1, outcome="error", error=error),),
+    )
+    (found,) = findings(known, "GD901")
+    assert found.message.startswith(f"call 1 raised TorchRuntimeError: {told}")
+    assert found.torch_id == "GB4315"

@@ -1,0 +1,68 @@
+"""A folder of many logs: four times as many of them are four times the work, counted in calls of functions."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphdoctor.trace.folder import ranks_at
+from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.unpack import unpack
+
+FEW, MANY = 50, 200
+
+
+@pytest.fixture(params=["of_ranks", "of_processes"])
+def folder_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Path]:
+    """Makes a folder of so many logs without a record."""
+
+    def made(count: int) -> Path:
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        for number in range(count):
+            rank = f"rank_{number}_" if request.param == "of_ranks" else ""
+            (folder / f"dedicated_log_torch_trace_{rank}{number}x.log").touch()
+        return folder
+
+    return made
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    count = 0
+
+    def counted(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("what", ["ranks", "recording", "files"])
+def test_work_grows_as_the_number_of_logs(folder_of: Callable[[int], Path], tmp_path: Path, what: str) -> None:
+    def work(folder: Path, into: Path) -> None:
+        if what == "ranks":
+            ranks_at(folder)
+        elif what == "recording":
+            read_recording(folder)
+        else:
+            unpack(folder, into, version="1.0")
+
+    few, many = (folder_of(count) for count in (FEW, MANY))
+    work(few, tmp_path / "first")  # what is made once
+    counts = [calls_of(lambda folder=folder: work(folder, tmp_path / f"of-{folder.name}")) for folder in (few, many)]
+
+    assert counts[1] < counts[0] * MANY / FEW * 1.2
+
+
+def test_a_rank_is_sent_to_its_worker_with_its_own_logs_only(folder_of: Callable[[int], Path]) -> None:
+    sizes = [[len(pickle.dumps(rank)) for rank in ranks_at(folder_of(count))] for count in (FEW, MANY)]
+    assert max(sizes[1], default=0) <= max(sizes[0], default=0) + 100
