@@ -42,11 +42,11 @@ class Action:
     def call_us(self) -> float:
         """What its findings cost in a steady call, in microseconds, as far as that is known.
 
-        Gaps are of one finding each. What a trial of the fix saved is of all its findings together.
+        A gap is of one line, whose findings all have it. What a trial of the fix saved is of all its findings together.
         """
-        known = [cost for cost in self._costs if cost.call_us is not None]
-        saved = [cost for cost in known if cost.call_from == "fix"][:1]
-        return sum(cost.call_us or 0.0 for cost in saved or known)
+        saved = [cost.call_us for cost in self._costs if cost.call_us is not None and cost.call_from == "fix"]
+        gaps = {one.location.at: one.cost.call_us or 0.0 for one in self.findings if one.cost is not None}
+        return saved[0] if saved else sum(gaps.values())
 
     @property
     def compile_s(self) -> float:
@@ -59,12 +59,14 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
 
     Findings without a known fix come last. A finding that other findings' fixes removed needs no action.
     """
-    found: dict[tuple[str, str | None, SnippetPlace | None] | str, Action] = {}
+    found: dict[tuple[str, SnippetPlace | None] | str, Action] = {}
     for cluster in clusters(findings):
         fix = _best_fix(cluster)
         if all(finding.is_mended for finding in cluster) and (fix is None or fix.verdict != "verified"):
             continue
-        key = (fix.title, fix.diff or fix.snippet, fix.place) if fix else cluster[0].fingerprint
+        # One line of code is one thing to do, however findings put it.
+        edit = None if fix is None else fix.diff or fix.snippet
+        key = (edit or fix.title, fix.place) if fix else cluster[0].fingerprint
         found.setdefault(key, Action(fix)).findings.extend(cluster)
     ordered = sorted(found.values(), key=_rank)
     counted_ids: frozenset[str] = frozenset()

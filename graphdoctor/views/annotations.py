@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 from graphdoctor.facts.check import BaselineRun, Budget, CheckReport, Ignored, TargetCheck, UnusedIgnore, WorseFinding
 from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
+from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.wording import counted, join_texts, percent, percent_of_limit
+from graphdoctor.facts.wording import counted, join_texts, percent, percent_of_limit, times
 from graphdoctor.views import words
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
@@ -60,6 +61,14 @@ def annotations_of(report: CheckReport) -> Iterator[Annotation]:
         yield Annotation("ignore", "info", "Unused ignore", f"{what} matches no finding.", unused=unused)
 
 
+def annotations_of_lint(report: LintReport) -> Iterator[Annotation]:
+    """What a lint report says: new findings at their lines."""
+    yield from (_of_finding(finding, None) for finding in report.findings)
+    for file in report.unreadable:
+        place = f"{file.file}:{file.line}" if file.line else file.file
+        yield Annotation("run", "error", "graphdoctor lint", f"{place} {file.message}.", is_failing=True)
+
+
 def _of_target(target: TargetCheck) -> Iterator[Annotation]:
     name = target.name
     for ended, error in ended_texts(target):
@@ -83,7 +92,7 @@ def _of_target(target: TargetCheck) -> Iterator[Annotation]:
     yield from (_of_finding(each.finding, name, ignored=each) for each in target.ignored)
 
 
-def _of_finding(finding: Finding, target: str, **more: Any) -> Annotation:  # noqa: ANN401
+def _of_finding(finding: Finding, target: str | None, **more: Any) -> Annotation:  # noqa: ANN401
     details = [f"Worse than in the baseline: {more['worse']}."] if more.get("worse") else []
     for fix in words.worth_trying(finding.fixes)[:1]:
         verdict = "" if fix.verdict == "not tried" else f" ({fix.verdict})"
@@ -129,6 +138,8 @@ def unused_texts(unused: UnusedIgnore) -> tuple[str, str, str]:
 def worse_text(worse: WorseFinding) -> str:
     """What a known finding does now and what it did in the baseline, as a clause."""
     now, before = worse.finding, worse.before
+    if worse.is_rise:
+        return f"it happens {times(now.count)}; in the baseline {times(before.count)}"
     done = (
         (now.break_effects, now.effects.skipped_frames, now.effects.rest_eager_frames),
         (before.break_effects or (), before.skipped_frames, before.rest_eager_frames),

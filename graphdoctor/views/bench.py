@@ -26,6 +26,7 @@ from graphdoctor.views import measures
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.bench import payoff_drawing, speed_drawing, sweep_drawing
 from graphdoctor.views.measures import EMPTY, bytes_text, call_cell, interval_text, rate_text, seconds_text, time_text
+from graphdoctor.views.next_step import after_bench
 from graphdoctor.views.parts import (
     Block,
     Cell,
@@ -46,7 +47,7 @@ from graphdoctor.views.parts import (
     View,
     plain_text,
 )
-from graphdoctor.views.words import SAME_SPEED, UNKNOWN, setting_rows, study_view, unknown_section
+from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, UNKNOWN, setting_rows, study_view, unknown_section
 
 _REASON = 300
 """Characters of a reason that is shortened."""
@@ -57,6 +58,8 @@ _GAINS = {
     "with the caches as they are.",
     "call": "The median of steady calls in a row, as in a loop, with their quartiles.",
     "call alone": "The same of calls that are each waited for until the device is done.",
+    "best call": "The median of the second shortest round, which the speed-up is of where calls wait for their host.",
+    "kernels": "The part of a call in a row in which the GPU works, by torch.profiler.",
     "speed-up": "How many times as fast as eager mode, with the 95% interval.",
     "pays off after": "Calls until the time spent compiling is won back: after a cold start, and warm.",
 }
@@ -66,8 +69,12 @@ _RUNS = {
     "recompiles": "How often torch compiled a function again.",
     "launches": "Kernels that one call launches, those inside CUDA graphs included.",
     "CUDA graphs": "Graphs that torch recorded as CUDA graphs, and those that it skipped.",
-    "peak memory": "The most during steady calls: of torch's allocator on a GPU, of the whole process on a CPU.",
 }
+_MEMORY = {
+    True: ("peak memory", "The most of torch's allocator during steady calls."),
+    False: ("process memory", "The most that the whole process held during steady calls, torch itself included."),
+}
+"""By whether it is a GPU's."""
 _HOW = (
     "Each variant has a process of its own. Eager mode has two where the difference is small: what these differ by is "
     "the noise.",
@@ -86,7 +93,7 @@ _PARTS: dict[BenchPart, str] = {
 
 def bench_view(report: BenchReport) -> View:
     """The bench as a tree."""
-    return study_view(report, "bench", _parts(report))
+    return study_view(report, "bench", _parts(report), after_bench(report))
 
 
 def _parts(report: BenchReport) -> Iterator[Block]:
@@ -104,6 +111,8 @@ def _parts(report: BenchReport) -> Iterator[Block]:
             sizes.append(Note(("With ", Span(name, "code"), f" = {shown.size:,}")))
     if measured := _measured_text(report, variants):
         yield Note(Span(measured), "dim")
+    if report.noise is not None and report.noise.is_noisy:
+        yield Note(measures.noise_text(report.noise), "warning")
     if left := [text for part, text in _PARTS.items() if part not in report.measured]:
         yield Note(Span(f"Not measured: {listed(left)}{'; --thorough: all' if len(left) > 1 else ''}."), "dim")
     yield from sizes
@@ -135,7 +144,7 @@ def _measured_text(report: BenchReport, variants: Sequence[Variant]) -> str:
         f"call: {report.call}" if report.call else None,
         None if works_on is None else counted(works_on.items, works_on.unit.removesuffix("s")),
         counted(rounds, "round") if rounds else None,
-        None if report.noise is None else measures.noise_text(report.noise),
+        None if report.noise is None or report.noise.is_noisy else measures.noise_text(report.noise),
     )
 
 
@@ -195,9 +204,14 @@ def _gains_table(report: BenchReport, variants: Sequence[Variant]) -> Table:
         has_run, is_eager = one.status in ("ok", "wrong"), one.name == EAGER
         result = _result(one) if has_results or one.status != "ok" else EMPTY
         compiled = _compile(one) if has_run and not is_eager else EMPTY
+        times = [call_cell(one.alone_us), _time(one.best_us), _time(one.device_us)]
         won = [_speedup(one), _pays_off(one)] if has_run else [EMPTY, EMPTY]
-        cells.append([result, compiled, call_cell(one.call_us), call_cell(one.alone_us), *won])
+        cells.append([result, compiled, call_cell(one.call_us), *times, *won])
     return _table(variants, report.verdict.best, _GAINS, cells, "What compiling gains and costs")
+
+
+def _time(us: float | None) -> Cell:
+    return EMPTY if us is None else Cell(time_text(us))
 
 
 def _runs_table(report: BenchReport, variants: Sequence[Variant]) -> Table:
@@ -216,7 +230,9 @@ def _runs_table(report: BenchReport, variants: Sequence[Variant]) -> Table:
         ]
         for one in ran
     ]
-    return _table(ran, report.verdict.best, {**_RUNS, per_second: ""}, cells, "What torch made of each variant")
+    memory, meaning = _MEMORY[report.environment is not None and report.environment.device_name is not None]
+    headings = {**_RUNS, memory: meaning, per_second: ""}
+    return _table(ran, report.verdict.best, headings, cells, "What torch made of each variant")
 
 
 def _result(variant: Variant) -> Cell:
@@ -251,7 +267,7 @@ def _speedup(variant: Variant) -> Cell:
         return Cell("not timed")
     interval = interval_text(speedup.low, speedup.high)
     if variant.judgement == "same":
-        return Cell(measures.TOO_NOISY if measures.is_too_noisy(speedup, variant.judgement) else SAME_SPEED, interval)
+        return Cell(TOO_NOISY if measures.is_too_noisy(speedup, variant.judgement) else SAME_SPEED, interval)
     is_good = variant.judgement == "faster" and variant.status == "ok"
     tone: Tone | None = "good" if is_good else "bad" if variant.judgement == "slower" else None
     return Cell(factor_text(speedup.ratio), interval, tone)

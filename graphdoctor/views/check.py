@@ -21,6 +21,7 @@ from graphdoctor.views.annotations import (
     worse_text,
 )
 from graphdoctor.views.finding_cards import card_of, place_of
+from graphdoctor.views.next_step import after_check
 from graphdoctor.views.parts import Block, Cell, Inline, Note, Row, Rows, Section, Span, Table, Tone, Verdict, View
 
 _TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
@@ -37,12 +38,13 @@ _MEASURED: tuple[tuple[str, BudgetName, Callable[[Counts], str]], ...] = (
 def check_view(report: CheckReport) -> View:
     """The report as a tree."""
     baseline = () if report.baseline is None else (f"baseline {report.baseline}",)
-    return View(("check", *baseline), "check", tuple(_parts(report)), report.graphdoctor_version)
+    return View(("check", *baseline), "check", tuple(_parts(report)), report.graphdoctor_version, after_check(report))
 
 
 def _parts(report: CheckReport) -> Iterator[Block]:
     states = {target.state for target in report.targets}
-    yield Verdict(f"{_verdict(report)}.", "good" if states == {"passed"} else "bad" if states else None)
+    ruled = f", judged with {' and '.join(report.variables)}" if report.variables else ""
+    yield Verdict(f"{_verdict(report)}{ruled}.", "good" if states == {"passed"} else "bad" if states else None)
     yield _table(report)
     yield from (_about(target, has_baseline=report.baseline is not None) for target in report.targets)
     for target in report.targets:
@@ -92,7 +94,9 @@ def _table(report: CheckReport) -> Table:
 
 def _also(target: TargetCheck) -> str:
     found = {"worse": target.failing_worse, "known": target.known, "ignored": target.ignored, "fixed": target.fixed}
-    return ", ".join(f"{len(each)} {name}" for name, each in found.items() if each)
+    # What is known of another torch excuses nothing silently.
+    under = {"known": f" under torch {target.baseline_torch}"} if target.is_other_torch else {}
+    return ", ".join(f"{len(each)} {name}{under.get(name, '')}" for name, each in found.items() if each)
 
 
 def _new(target: TargetCheck) -> Cell:

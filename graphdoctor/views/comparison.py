@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from graphdoctor.facts.comparison import DiagnosisComparison, SameFinding
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.wording import counted, duration, join_texts, speed_text, times
+from graphdoctor.facts.wording import UNCHANGED, counted, duration, join_texts, times
 from graphdoctor.views.finding_cards import card_of, place_of
+from graphdoctor.views.next_step import after_comparison
 from graphdoctor.views.parts import Block, Note, Row, Rows, Section, Span, Table, Verdict, View
-from graphdoctor.views.words import UNKNOWN, base_name, clusters, count_changes, settings, title_parts
+from graphdoctor.views.words import ONE_RUN_EACH, UNKNOWN, clusters, count_changes, settings, title_parts
 
 _SINGLE = "Each time is a single measurement, which varies from run to run."
 
@@ -20,18 +21,21 @@ _SINGLE = "Each time is a single measurement, which varies from run to run."
 def comparison_view(comparison: DiagnosisComparison) -> View:
     """The comparison as a tree."""
     before, after = comparison.before, comparison.after
-    names = before.name or "before", after.name or "after"
-    short = [base_name(name) for name in names]
-    # The folders matter only where the last parts are alike.
-    title = (" → ".join(short if short[0] != short[1] else names), *title_parts(after))
-    return View(title, "What changed", tuple(_parts(comparison)), after.graphdoctor_version)
+    was, now = before.target.text or "a program", after.target.text or "a program"
+    _, *rest = title_parts(after)
+    title = (f"Two runs of {now}" if was == now else f"{was} → {now}", *rest)
+    sides = (("before", before.name), ("after", after.name))
+    named = Rows(Row(label, Note(Span(name), "dim")) for label, name in sides if name)
+    parts = (named, *_parts(comparison))
+    return View(title, "What changed", parts, after.graphdoctor_version, after_comparison(comparison))
 
 
 def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
-    new, gone, same = comparison.new, comparison.gone, comparison.same
+    new, gone, unseen, same = comparison.new, comparison.gone, comparison.unseen, comparison.same
     said = "No findings on either side."
-    if new or gone or same:
-        said = f"{counted(len(new), 'new finding')}, {len(gone)} gone, {len(same)} in both."
+    if new or gone or unseen or same:
+        lost = f"{len(unseen)} that the partial run may not have reached" if unseen else f"{len(gone)} gone"
+        said = f"{counted(len(new), 'new finding')}, {lost}, {len(same)} in both."
     yield Verdict(said, "bad" if new else "good" if gone else None)
     yield from (Note(mismatch.message, "warning") for mismatch in comparison.mismatches)
     rows = (
@@ -42,11 +46,12 @@ def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
     yield Section("Numbers", (numbers, Note(_SINGLE, "dim")))
     yield Section("New", map(card_of, clusters(new)), count=len(new), tone="bad")
     yield Section("Gone", _lines(gone), count=len(gone), tone="good")
+    yield Section("Not seen in the partial run", _lines(unseen), count=len(unseen), tone="warning")
     changed = [pair for pair in same if {"severity", "count"} & set(pair.changes)]
     alike = [pair for pair in same if pair not in changed]
     yield Section("In both, with another severity or count", _same(changed), "Changed", len(changed))
     if alike:
-        yield Note(f"{counted(len(alike), 'finding')} in both (-v shows all)", "dim", show="short")
+        yield Note(f"{counted(len(alike), 'finding')} in both: -v", "dim", show="short")
     yield Section("In both", _same(alike), count=len(alike), show="long")
     yield Section("The two runs", _runs(comparison), "Runs")
     if any(hidden := (comparison.before.hidden_findings, comparison.after.hidden_findings)):
@@ -70,9 +75,11 @@ def _numbers(comparison: DiagnosisComparison) -> Iterator[tuple[str, str, str, s
 
 
 def _times(before: float | None, after: float | None, shown: Callable[[float], str]) -> tuple[str, str, str]:
-    """A time before and after, and how much faster or slower that is."""
+    """A time before and after, each of one run: what lies between two runs of the same program is in no interval."""
     first, last = (UNKNOWN if time is None else shown(time) for time in (before, after))
-    return first, last, speed_text(after / before) if before and after else ""
+    if not before or not after:
+        return first, last, ""
+    return first, last, UNCHANGED if first == last else ONE_RUN_EACH
 
 
 # Findings.

@@ -13,6 +13,7 @@ from graphdoctor.facts.fixes import WORKING, TriedFix, Verdict
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.wording import bytes_text, counted, partial_text, times
 from graphdoctor.views import words
+from graphdoctor.views.next_step import after_run, explained
 from graphdoctor.views.parts import (
     Block,
     Card,
@@ -57,7 +58,10 @@ def card_of(
         Heading(one.code, one.message, one.severity, anchor) for one, anchor in zip(cluster, anchors, strict=True)
     )
     parts = (*_source(where), Rows(rows))
-    return Card(tuple(headings), place_of(where), where.function, where.package, parts, show=show)
+    tried = [fix for finding in cluster for fix in finding.fixes if fix.verdict != "not tried"]
+    tried.sort(key=lambda fix: fix.verdict not in WORKING)
+    brief = f"{verdict_label(tried[0].verdict)}  {tried[0].title}" if tried else ""
+    return Card(tuple(headings), place_of(where), where.function, where.package, parts, brief, show=show)
 
 
 def partial_note(diagnosis: Diagnosis) -> Iterator[Note]:
@@ -76,7 +80,9 @@ def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Note]:
         yield Note(text, "dim")
     if hidden := diagnosis.summary.hidden_findings:
         yield Note(f"{counted(hidden, 'finding')} hidden by --own-code, --select or --ignore.", "dim")
-    yield from words.read_more(finding.code for finding in diagnosis.findings if finding.code.startswith(prefix))
+    page = explained(finding.code for finding in diagnosis.findings if finding.code.startswith(prefix))
+    if page not in (None, after_run(diagnosis)):
+        yield Note(("Read more: ", Span(page or "", "code")), "dim")
 
 
 def finding_rows(finding: Finding, names: Sequence[str] = ()) -> Iterator[Row]:
@@ -112,10 +118,14 @@ def _source(where: Location) -> Iterator[Part]:
 def _torch_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
     first = cluster[0]
     if first.torch_reason:
-        said = words.first_sentence(first.torch_reason)
+        said = whole = words.first_sentence(first.torch_reason)
+        if first.reasons and any(finding.fixes for finding in cluster):
+            # The heading says the rest in plain words.
+            said = said.partition(": ")[0]
         body: tuple[Block, ...] = (Span(said),)
         if said != first.torch_reason:
-            body = (Note(Span(said), show="short"), Code(first.torch_reason, "text", show="long"))
+            reason = Note(Span(whole), show="long") if whole == first.torch_reason else None
+            body = (Note(Span(said), show="short"), reason or Code(first.torch_reason, "text", show="long"))
         yield Row(first.torch_id or "torch", body, show="always" if first.reasons else "long")
     yield from (Row("context", _words(reason.context), show="long") for reason in first.reasons if reason.context)
     is_hint_hidden = any(finding.fixes for finding in cluster)
@@ -134,7 +144,7 @@ def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
         caused = ", ".join(_caused(first))
         ids = words.few_text(first.compile_ids, _MAX_COMPILE_IDS, between=" ")
         listed = f"  [{ids}]" if caused and ids else ids
-        yield Row("caused" if first.break_effects else "seen in", Note((caused, Span(listed, tone="dim"))))
+        yield Row("caused" if first.break_effects else "compile", Note((caused, Span(listed, tone="dim"))))
     # The parts of a graph that torch split at DDP's buckets.
     for bucket in (one for finding in cluster if finding.ddp_split for one in finding.ddp_split.buckets):
         size = words.UNKNOWN if bucket.parameter_bytes is None else bytes_text(bucket.parameter_bytes)
@@ -214,7 +224,9 @@ def _fix_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
     most = 0 if is_gone else _MAX_TRIED
     most_rest = 0 if is_gone or is_fixed or len(tried) > _MAX_TRIED else max(2 - len(tried), 0)
     for number, fix in enumerate(tried):
-        yield Row(verdict_label(fix.verdict), fix_parts(fix), show="always" if number < most else "long")
+        # Beside one that holds, what wasn't tried would take the room that the verified edit needs.
+        is_shown = number < most and not (is_fixed and fix.verdict == "not tried")
+        yield Row(verdict_label(fix.verdict), fix_parts(fix), show="always" if is_shown else "long")
     for number, fix in enumerate(rest):
         label = "try" if number == 0 and not tried else "or"
         yield Row(label, fix_parts(fix), show="always" if number < most_rest else "long")
@@ -242,8 +254,8 @@ def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
     found: list[Block] = [Note(fix.title, "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None)]
     if fix.verdict == "changes results":
         found.append(Note(f"results differ: {fix.reason}", "bad"))
-        if fix.attacked is not None and fix.attacked.failure is not None and fix.attacked.failure.code:
-            found.append(Code(fix.attacked.failure.code))
+        if fix.attacked is not None and (worst := fix.attacked.worst) is not None and worst.code:
+            found.append(Code(worst.code))
     elif fix.reason:
         found.append(Note(fix.reason, "dim"))
     if fix.verdict in WORKING and (same := words.same_text(fix.compared, fix.attacked)):

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from graphdoctor.facts.command import command_line
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import WORKING, Treatment, TriedFix, deciding
+from graphdoctor.facts.fixes import WORKING, Treatment, deciding, distinct
 from graphdoctor.facts.fixes import Verdict as TrialVerdict
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
-from graphdoctor.facts.wording import duration, join_texts, kind_text, speed_text
+from graphdoctor.facts.wording import counted, duration, join_texts, kind_text, speed_text
 from graphdoctor.views import words
 from graphdoctor.views.finding_cards import (
     card_of,
@@ -27,23 +26,35 @@ from graphdoctor.views.finding_cards import (
     place_of,
     verdict_label,
 )
-from graphdoctor.views.parts import Block, Code, Diff, Note, Row, Rows, Section, Span, Table, Verdict, View
+from graphdoctor.views.next_step import after_run, is_treatable, write_command, written_count
+from graphdoctor.views.parts import Block, Card, Cards, Code, Diff, Note, Row, Rows, Section, Span, Table, Verdict, View
+from graphdoctor.views.patch import patch_outcome, patch_parts
+
+_MOST_LATER = 12
+"""Of the fixes for what showed later, and of what is left."""
 
 
 def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
     """What was tried, as a tree."""
-    return words.diagnosis_view(diagnosis, "fixes", _parts(diagnosis, is_written=is_written))
+    parts = _parts(diagnosis, is_written=is_written)
+    return words.diagnosis_view(diagnosis, "fixes", parts, after_run(diagnosis, is_written=is_written))
 
 
 def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     treatment = diagnosis.recording.treatment
     yield from partial_note(diagnosis)
-    findings = [finding for finding in diagnosis.findings if _is_treated(finding)]
+    if treatment is not None and treatment.patch is not None:
+        yield from patch_parts(diagnosis, treatment, treatment.patch)
+        return
+    findings = [finding for finding in diagnosis.findings if is_treatable(finding)]
     if not findings and diagnosis.recording.is_partial:
         yield Verdict("No fixes were tried: the run ended before torch broke or recompiled.", "warning")
         return
     if not findings:
-        yield Verdict("Nothing to fix: no graph breaks and no recompiles.", "good")
+        count = len(diagnosis.findings)
+        rest = f"; no fix is known for {counted(count, 'other finding')}" if count else ""
+        yield Verdict(f"Nothing to fix: no graph breaks and no recompiles{rest}.", "warning" if rest else "good")
+        yield from closing(diagnosis)
         return
     if treatment is None:
         yield Verdict("No fixes were tried.", "warning")
@@ -51,11 +62,8 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     yield _headline(treatment)
     cards = list(words.clusters(findings))
     gone = [cluster for cluster in cards if _is_fixed_by_others(cluster)]
-    for first, *others in grouped(
-        (_working_fix(cluster), cluster) for cluster in cards if cluster not in gone
-    ).values():
-        yield card_of(first, others=[cluster[0] for cluster in others])
-        yield from (card_of(cluster, show="long") for cluster in others)
+    groups = grouped((_working_fix(cluster), cluster) for cluster in cards if cluster not in gone).values()
+    yield Cards(tuple(card for first, *others in groups for card in _cards(first, others)))
     lines = (
         Row(
             finding.code,
@@ -73,9 +81,10 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     yield from keeping(diagnosis, treatment, is_written=is_written)
 
 
-def _is_treated(finding: Finding) -> bool:
-    skip = finding.cuda_graph_skip
-    return finding.code.startswith(("GD1", "GD2", "GD4")) or (skip is not None and skip.is_on_gpu)
+def _cards(first: Sequence[Finding], others: Sequence[Sequence[Finding]]) -> Iterator[Card]:
+    """What one fix is for: a card that names the others, and in full one for each."""
+    yield card_of(first, has_path=False, others=[cluster[0] for cluster in others])
+    yield from (card_of(cluster, show="long") for cluster in others)
 
 
 def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
@@ -103,6 +112,9 @@ def _headline(treatment: Treatment) -> Verdict:
 
 def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Block]:
     """What comes after the findings: fixes for what showed later, all verified fixes together, what is left."""
+    if treatment.patch is not None:
+        yield Section("Patch", patch_parts(diagnosis, treatment, treatment.patch))
+        return
     shown = {finding.fingerprint for finding in diagnosis.findings}
     later = (
         Row(
@@ -113,9 +125,9 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
         for fix in treatment.tried
         if not fix.is_on_untouched and fix.fingerprint not in shown
     )
-    yield Section("Found after these fixes", Rows(later, "fix"), "Later")
+    yield Section("Found after these fixes", Rows(later, "fix", _MOST_LATER), "Later")
     if treatment.after is not None:
-        applied = applied_fixes(treatment)
+        applied = treatment.applied
         kind = "verified" if all(fix.verdict == "verified" for fix in applied) else "applied"
         titles = {1: f"The {kind} fix", 2: f"Both {kind} fixes together"}
         title = titles.get(len(applied), f"All {len(applied)} {kind} fixes together")
@@ -124,12 +136,13 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
         Row(item.code, (Note((Span(item.place), f"  {item.message}")), Note(f"because {item.reason}", "dim")))
         for item in treatment.left
     )
-    yield Section("Not fixed", Rows(left, "finding"))
-    yield Rows((Row("note", Note(note, "dim")) for note in treatment.notes), "note")
+    yield Section("Not fixed", Rows(left, "finding", _MOST_LATER))
+    yield Rows((Row("note", Note(note, "dim")) for note in treatment.notes), "note", _MOST_LATER)
 
 
 def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
-    rows = (*words.count_changes(treatment.before, after), *_times(treatment))
+    changed = (row for row in words.count_changes(treatment.before, after) if row[1] != row[2])
+    rows = (*changed, *words.time_changes(treatment))
     yield Table(("#count", "#before", "#after", "change"), rows, "number", label="Before and after")
     for place, snippet in words.applied_snippets(treatment):
         yield Note(f"{place or 'Also'}:", "dim")
@@ -144,19 +157,10 @@ def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
         under = f", under {treatment.backend}"
         others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {treatment.backend}
         alone = "".join(f" Single fixes were tried under {name}." for name in sorted(others))
-    yield Note(f"Compared with the program without torch.compile{under}: {what}.{differs}{alone}", "dim")
+    compared = f"Compared with the program without torch.compile{under}: {what}.{differs}{alone}"
+    yield Note(compared, "dim", show="always" if differs or treatment.compared is None else "long")
     if same := words.same_text(treatment.compared, treatment.attacked):
         yield Note(f"{same[0].upper()}{same[1:]}.", "dim")
-
-
-def _times(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:
-    """The times that they change together: label, before, after, and by how much."""
-    if (cold := treatment.cold_compile) is not None:
-        change = speed_text(cold.after_s / cold.before_s) if cold.before_s else ""
-        yield f"compiling, {cold.backend}", f"{cold.before_s:.1f} s", f"{cold.after_s:.1f} s", change
-    for timed in treatment.times:
-        label, change = f"steady call, {timed.backend}", words.measured_speed(timed)
-        yield label, duration(timed.before_us), duration(timed.after_us), change
 
 
 def _difference(found: Difference) -> str:
@@ -168,30 +172,14 @@ def _difference(found: Difference) -> str:
 
 
 def keeping(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[Block]:
-    """The last lines: the edits, and how to write them."""
-    count = sum(fix.diff is not None for fix in applied_fixes(treatment))
-    count += len(treatment.settings) if treatment.settings_file is not None else 0
-    command = _apply_command(treatment, diagnosis.recording.target)
-    if treatment.diff:
+    """The last lines: the edits, and what the command that comes next writes."""
+    if treatment.diff and treatment.patch is None:
         yield Section("The edits together", Diff(treatment.diff), "Edits", show="long")
-    if count and command is not None and not (is_written or treatment.is_written):
-        rest = " (add the lines above yourself)" if words.applied_snippets(treatment, is_by_hand=True) else ""
-        yield Note(f"To write the {'edit' if count == 1 else f'{count} edits'}{rest}:")
-        yield Code(command, "shell")
-
-
-def _apply_command(treatment: Treatment, target: TargetInfo) -> str | None:
-    """The command that writes the verified edits, for a shell; None if the run was not one of a target."""
-    choices = treatment.choices
-    if choices is None:
-        is_unsafe = any(fix.is_applied and not fix.is_safe for fix in treatment.tried)
-        return command_line(target, "fix", *(["--unsafe-fixes"] if is_unsafe else []), "--apply")
-    flags = [flag for code in choices.select for flag in ("--select", code)]
-    flags += [flag for code in choices.ignore for flag in ("--ignore", code)]
-    flags += ["--own-code"] if choices.is_own_code_only else []
-    flags += ["--unsafe-fixes"] if choices.is_unsafe_tried else []
-    flags += {"none": ["--no-timing"], "each": ["--timing", "each"]}.get(choices.timing, [])
-    return command_line(target, "fix", *flags, "--apply")
+    command = write_command(treatment, diagnosis.recording.target)
+    if command is not None and not (is_written or treatment.is_written):
+        count = written_count(treatment)
+        rest = "; add the lines above yourself" if words.applied_snippets(treatment, is_by_hand=True) else ""
+        yield Note(f"--apply writes the {'edit' if count == 1 else f'{count} edits'}{rest}.")
 
 
 # What all fixes together changed. Whatever wasn't measured isn't claimed.
@@ -199,6 +187,8 @@ def _apply_command(treatment: Treatment, target: TargetInfo) -> str | None:
 
 def outcome(treatment: Treatment, target: TargetInfo) -> str:
     """What changed with all verified fixes, or why nothing did, in one sentence."""
+    if treatment.patch is not None:
+        return patch_outcome(treatment.patch)
     before, after = treatment.before, treatment.after
     if after is None and treatment.is_interrupted:
         tried = _tried_text(treatment)
@@ -215,7 +205,7 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
         changes.append(f"{cold.before_s:.1f} → {cold.after_s:.1f} s of compiling")
     speed = _speed(treatment, target)
     text = join_texts(", ", *(changes or ["no count changed"]), speed)
-    count = len(applied_fixes(treatment))
+    count = len(treatment.applied)
     subject = {1: "the fix", 2: "both fixes"}.get(count, f"all {count} fixes")
     untimed = "" if speed else "; the call wasn't timed"
     interrupted = "; interrupted before everything was tried" if treatment.is_interrupted else ""
@@ -227,11 +217,11 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
     times = deciding(treatment.times)
     if times is None:
         return None
-    if words.measured_speed(times) == words.SAME_SPEED:
-        return f"{words.SAME_SPEED} in speed"
+    if (said := words.measured_speed(times)) in (words.SAME_SPEED, words.TOO_NOISY) or times.shown_ratio is None:
+        return f"{said} in speed" if said == words.SAME_SPEED else f"{words.TOO_NOISY} how fast"
     is_asked = times.backend == target.compile_arguments.get("backend")
     cost = f", by {duration(times.after_us - times.before_us)} per call" if times.after_us > times.before_us else ""
-    return speed_text(times.ratio) + ("" if is_asked else f" under {times.backend}") + cost
+    return speed_text(times.shown_ratio) + ("" if is_asked else f" under {times.backend}") + cost
 
 
 def _why_untried(treatment: Treatment) -> str:
@@ -240,7 +230,9 @@ def _why_untried(treatment: Treatment) -> str:
         return "no fix is known" if treatment.left else "there is nothing to fix"
     reasons = {fix.reason for fix in treatment.tried if fix.reason and fix.untried_cause != "unsafe"}
     if not reasons:
-        return "no safe fix is known; --unsafe-fixes tries the others"
+        count = len(distinct(treatment.tried))
+        subject = "1 fix changes" if count == 1 else f"{count} fixes change"
+        return f"{subject} behavior in ways you should check: add --unsafe-fixes"
     return f"nothing was tried{f', because {reasons.pop()}' if len(reasons) == 1 else ''}"
 
 
@@ -254,19 +246,7 @@ _PAST: dict[TrialVerdict, str] = {
 
 def _tried_text(treatment: Treatment) -> str:
     """How many fixes were tried, and what each kind of verdict says; empty for none."""
-    tried = distinct_fixes([fix for fix in treatment.tried if fix.verdict != "not tried"])
+    tried = distinct([fix for fix in treatment.tried if fix.verdict != "not tried"])
     verdicts = Counter(fix.verdict for fix in tried)
     counts = ", ".join(f"{number} {_PAST.get(verdict, verdict)}" for verdict, number in verdicts.items())
     return f"{verdicts.total()} fix{'es' * (verdicts.total() != 1)} tried ({counts})" if counts else ""
-
-
-def applied_fixes(treatment: Treatment) -> list[TriedFix]:
-    """The fixes that were applied together at the end, each once."""
-    return distinct_fixes([fix for fix in treatment.tried if fix.is_applied])
-
-
-def distinct_fixes(fixes: Sequence[TriedFix]) -> list[TriedFix]:
-    """Each fix once: one trial can serve several findings, and a fix that didn't help is tried again with others."""
-    last = {(fix.title, fix.fingerprint): fix for fix in fixes}
-    kept = [fix for fix in fixes if fix.is_applied or fix is last[fix.title, fix.fingerprint]]
-    return list({(fix.round, fix.title, fix.snippet, fix.diff): fix for fix in kept}.values())

@@ -20,7 +20,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.hints import nearest
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.rebasing import rebased
-from graphdoctor.views.annotations import annotations_of
+from graphdoctor.views.annotations import annotations_of, annotations_of_lint
 from graphdoctor.views.bench import bench_view
 from graphdoctor.views.check import check_view
 from graphdoctor.views.comparison import comparison_view
@@ -305,7 +305,11 @@ def _lint(report: LintReport, console: Console, _: RenderOptions) -> None:
     render_lint(report, console)
 
 
-LINT: Document[LintReport] = Document("a lint report", (_text(_lint), _json()))
+def _lint_github(report: LintReport, options: RenderOptions) -> str:
+    return render_github(annotations_of_lint(report), root=options.root)
+
+
+LINT: Document[LintReport] = Document("a lint report", (_text(_lint), _json(), Format("github", _lint_github)))
 """``lint``."""
 
 

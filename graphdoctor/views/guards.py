@@ -15,6 +15,7 @@ from graphdoctor.facts.stack import ORIGINS
 from graphdoctor.facts.wording import counted, join_texts, percent, shortened
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.measures import time_text
+from graphdoctor.views.next_step import after_run, guards_command
 from graphdoctor.views.parts import (
     Block,
     Cards,
@@ -24,7 +25,6 @@ from graphdoctor.views.parts import (
     Row,
     Rows,
     Section,
-    Show,
     Span,
     Table,
     TableRow,
@@ -34,12 +34,14 @@ from graphdoctor.views.parts import (
 )
 from graphdoctor.views.words import clusters, diagnosis_view, few_text, other_gaps, short_place, unknown_section
 
-_MOST_PARTS = 24
+_MOST_OUTER = 12
+_DEEPEST = 3
+"""Of the parts that are shown in short: as deep as ``self.transformer.h[0]``."""
 _MOST_SETS = 12
-_MOST_VALUES = 12
 _MOST_KINDS = 5
 _MOST_OWN = 3
 _MOST_TEXT = 70
+_MOST_OF_ONE = 24
 _HIGH_SHARE = 0.1
 _TELLING = (
     "GLOBAL_STATE",
@@ -63,38 +65,60 @@ VARIES = "different in each"
 
 def guards_view(diagnosis: Diagnosis) -> View:
     """The guards of a diagnosis that has some; findings about anything else are only counted."""
-    return diagnosis_view(diagnosis, "guards", _parts(diagnosis, diagnosis.recording.guards or Guards()))
+    parts = _parts(diagnosis, diagnosis.recording.guards or Guards())
+    return diagnosis_view(diagnosis, "guards", parts, after_run(diagnosis))
 
 
 def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
     yield from partial_note(diagnosis)
+    if not guards.sets and (diagnosis.recording.compiles or guards.call_us is None):
+        yield Verdict("This recording holds no guards.", "warning")
+        yield Note(("To record them: ", Span(guards_command(diagnosis.recording.target), "code")))
+        return
     yield from _answer(guards, diagnosis)
     found = [finding for finding in diagnosis.findings if finding.code.startswith("GD3")]
     yield Cards(tuple(map(card_of, clusters(found))))
     frames = diagnosis.recording.frames_by_compile()
     counts = {compile_.compile_id: compile_.guard_count for compile_ in diagnosis.recording.compiles}
     costliest = _costliest(guards.sets, frames)
-    for each in guards.sets:
-        frame, torch_count = frames.get(each.compile_id), counts.get(each.compile_id)
-        show: Show = "always" if each in costliest else "long"
-        yield Section(_title(each, frame), _compile(each, torch_count), each.compile_id, show=show)
+    if len(costliest) > 1:
+        rows = (_set_row(each, frames.get(each.compile_id)) for each in costliest)
+        columns = ("compile", "function", "#guards", "#check in the call", "#of the call")
+        yield Table(columns, rows, "compile", _MOST_SETS, show="short")
+    if guards.sets:
+        first = max(costliest, key=_weight)
+        yield Section(_title(first, frames.get(first.compile_id)), _costs_of_parts(first), show="short")
     if hidden := len(guards.sets) - len(costliest):
-        more = f"{counted(hidden, 'more compile')} of the same functions or with fewer guards (-v shows all)"
+        more = f"{counted(hidden, 'more compile')} of the same functions or with fewer guards: -v"
         yield Note(more, "dim", show="short")
+    for each in guards.sets:
+        title, torch_count = _title(each, frames.get(each.compile_id)), counts.get(each.compile_id)
+        yield Section(title, _compile(each, torch_count), each.compile_id, show="long")
     yield unknown_section(other_gaps(diagnosis))
     yield from closing(diagnosis, prefix="GD3")
     if others := len(diagnosis.findings) - len(found):
-        yield Note(f"{counted(others, 'other finding')}: graphdoctor report", "dim")
+        yield Note(f"{counted(others, 'more finding')}: graphdoctor report", "dim")
 
 
 def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> list[GuardSet]:
     """The compile of each function whose checks cost most; of these the costliest, in the order of the log."""
     first: dict[object, GuardSet] = {}
-    for found in sorted(sets, key=lambda found: (found.known_share or 0, found.guard_count), reverse=True):
+    for found in sorted(sets, key=_weight, reverse=True):
         frame = frames.get(found.compile_id)
         first.setdefault(found.compile_id if frame is None else frame.frame_id, found)
     chosen = {found.compile_id for found in list(first.values())[:_MOST_SETS]}
     return [found for found in sets if found.compile_id in chosen]
+
+
+def _weight(found: GuardSet) -> tuple[float, int]:
+    return found.known_share or 0, found.guard_count
+
+
+def _set_row(found: GuardSet, frame: Frame | None) -> TableRow:
+    name = "" if frame is None else frame.qualname or frame.function
+    cost = "" if found.search_us is None else time_text(found.search_us)
+    share = "" if found.share is None else percent(found.share)
+    return found.compile_id, Span(name), str(found.guard_count), cost, share
 
 
 def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
@@ -137,20 +161,31 @@ def _title(found: GuardSet, frame: Frame | None) -> Inline:
     return (f"{found.compile_id} ", name, "  ", short_place(frame))
 
 
+def _costs_of_parts(found: GuardSet) -> Iterator[Block]:
+    """What the outer parts of a compile check, the values among it first, in a line each."""
+    costs = ["#without it (warm)"] if found.bill else []
+    parts = sorted(parts_of(found), key=lambda part: -part.guard_count * part.times)
+    rows = [_part_row(depth, part, found, most=1) for depth, part in walk(parts) if depth <= _DEEPEST]
+    yield Table(("#part", "#guards", *costs, "checks"), rows, "part", _MOST_OUTER)
+    values = ((*row[:2], "") for row in map(tuple, _values(found)))
+    yield Table(("value", "must be", "from line"), values, "value", _MOST_OUTER)
+
+
 def _compile(found: GuardSet, torch_count: int | None) -> Iterator[Block]:
     yield Rows(_facts(found, torch_count))
     costs = ["#without it (warm)"] if found.bill else []
     rows = (_part_row(depth, part, found) for depth, part in walk(parts_of(found)))
-    yield Table(("#part", "#guards", *costs, "checks"), rows, "part", _MOST_PARTS)
+    yield Table(("#part", "#guards", *costs, "checks"), rows, "part")
     if found.unbilled_count and found.bill:
         yield Note(f"{counted(found.unbilled_count, 'part')} not timed separately", "dim")
     names = ("value", "must be", "from line")
-    yield Table(names, _values(found), "value", _MOST_VALUES, show="short")
     yield Table(("kind", *names), _guard_rows(found), "guard", show="long")
 
 
 def _facts(found: GuardSet, torch_count: int | None) -> Iterator[Row]:
-    kinds = [f"{count} {kind}" for kind, count in found.kinds.items()]
+    # Those that check no value say least, however many there are.
+    ordered = sorted(found.kinds.items(), key=lambda each: each[0] in _NO_VALUE)
+    kinds = [f"{count} {kind}" for kind, count in ordered]
     yield Row("guards", f"{found.guard_count}: {few_text(kinds, _MOST_KINDS)}")
     if torch_count is not None and torch_count != found.guard_count:
         text = f"torch counts {torch_count}, as Dynamo installs them; each can become several checks"
@@ -182,7 +217,7 @@ def _of_call(found: GuardSet, share: float | None) -> str:
     return f" · {percent(share)} of the steady call{times}"
 
 
-def _part_row(depth: int, part: Part, found: GuardSet) -> TableRow:
+def _part_row(depth: int, part: Part, found: GuardSet, *, most: int = _MOST_OWN) -> TableRow:
     name = Span("· " * depth + (part.label if depth else part.path))
     count = f"{part.times} x {part.guard_count}" if part.times > 1 else str(part.guard_count)
     costs = []
@@ -190,16 +225,17 @@ def _part_row(depth: int, part: Part, found: GuardSet) -> TableRow:
         share = f"  {percent(min(part.check_us / found.check_us, 1))}" if part.check_us and found.check_us else ""
         costs.append(Cell("" if part.check_us is None else f"-{time_text(part.check_us)}{share}", value=part.check_us))
     alike = Span(f"  {part.times} alike", tone="dim") if part.times > 1 else ""
-    return ((name, alike), count, *costs, Span(_own_text(part)))
+    return ((name, alike), count, *costs, Span(_own_text(part, most)))
 
 
-def _own_text(part: Part) -> str:
+def _own_text(part: Part, most: int) -> str:
     """What its own guards check, in short: values first, then how many check its internals."""
     values = [node for node in part.guards if not node.is_module_internal and node.kind not in _NO_VALUE]
     # Stable: torch's order within a kind.
     values.sort(key=lambda node: _TELLING.index(node.kind) if node.kind in _TELLING else len(_TELLING))
     texts = list(dict.fromkeys(_value_text(node, part.path) for node in values if node.expected))
-    shown = few_text([shortened(text, _MOST_TEXT) for text in texts], _MOST_OWN, between="; ", end="; ")
+    limit = _MOST_TEXT if most > 1 else _MOST_OF_ONE
+    shown = few_text([shortened(text, limit) for text in texts], most, between="; ", end="; ")
     internal = sum(node.is_module_internal for node in part.guards)
     return join_texts("; ", shown, f"{internal} internal" if internal else None)
 
@@ -233,8 +269,10 @@ def _values(found: GuardSet) -> Iterator[TableRow]:
         yield (Span(first.expression), Span(more, tone="dim")), must, _because(first)
 
 
-def _origin_rank(nodes: list[GuardNode]) -> int:
-    return ORIGINS.index(nodes[0].location.origin) if nodes[0].location else len(ORIGINS)
+def _origin_rank(nodes: list[GuardNode]) -> tuple[int, bool]:
+    """The user's own lines first, and of each origin what is a tensor or a size, which is likeliest to change."""
+    origin = ORIGINS.index(nodes[0].location.origin) if nodes[0].location else len(ORIGINS)
+    return origin, nodes[0].kind not in ("TENSOR_MATCH", "LAMBDA_GUARD")
 
 
 def _guard_rows(found: GuardSet) -> Iterator[TableRow]:

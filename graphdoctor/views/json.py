@@ -16,6 +16,7 @@ from graphdoctor.facts.export import ExportReport
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.profile import ProfileReport
+from graphdoctor.facts.proposals import EditRequest
 from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.facts.values import unknown
@@ -36,8 +37,8 @@ KINDS: dict[type[Fact], str] = {
 }
 """What is written as JSON, and its name."""
 
-DOCUMENTS = {name.split()[0]: document for document, name in KINDS.items()}
-"""The same by the first word of its name."""
+DOCUMENTS = {name.split()[0]: document for document, name in KINDS.items()} | {"proposal": EditRequest}
+"""The same by the first word of its name, and what a proposer is sent."""
 
 
 def json_text(value: object, *, is_indented: bool = True) -> str:
@@ -60,5 +61,5 @@ def json_schema(document: type[Fact] = Diagnosis) -> dict[str, Any]:
     schema = described_schema(document)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"graphdoctor {KINDS[document]} {SCHEMA_VERSION}",
+        "title": f"graphdoctor {KINDS.get(document, 'proposal')} {SCHEMA_VERSION}",
     } | {key: value for key, value in schema.items() if key != "title"}

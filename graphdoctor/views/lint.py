@@ -10,6 +10,7 @@ from rich.text import Text
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.wording import counted
+from graphdoctor.views.next_step import explained
 from graphdoctor.views.terminal import SEVERITIES
 from graphdoctor.views.terminal_lines import clean
 
@@ -26,6 +27,8 @@ def render_lint(report: LintReport, console: Console) -> None:
     for note in (*([] if report.recording is None else [recorded]), *report.notes):
         console.print(clean(f"note: {note}"), soft_wrap=True)
     console.print(_summary(report), soft_wrap=True, highlight=False)
+    if (then := explained(finding.code for finding in report.findings)) is not None:
+        console.print(f"Next: {then}", soft_wrap=True, highlight=False)
 
 
 def _lines(finding: Finding) -> Iterator[Text]:

@@ -90,7 +90,7 @@ def render_view_markdown(view: View) -> str:
     writer = _Writer()
     writer.add("## graphdoctor\n\n" + " · ".join([code(first), *map(plain, rest)]))
     writer.blocks(view.parts)
-    return writer.text()
+    return writer.text() + (f"\nNext: {code(view.then, MAX_CHARACTERS)}\n" if view.then else "")
 
 
 def inline(text: Inline) -> str:

@@ -8,15 +8,15 @@ from pathlib import PurePath
 
 from graphdoctor.facts.bench import PROCESSES_DIFFER, BreakEven, CallTimes, Judgement, Noise, Speedup, Variant
 from graphdoctor.facts.kernels import CudaGraphSkip
-from graphdoctor.facts.wording import about_count, about_time, counted, factor_text, percent, spread_text
+from graphdoctor.facts.wording import about_count, about_time, counted, factor_text, percent
 from graphdoctor.views.parts import Cell
-from graphdoctor.views.words import SAME_SPEED, UNKNOWN
+from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, UNKNOWN
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 EMPTY = Cell("")
 _WIDE = 1.3
-TOO_NOISY = "too noisy to say"
+_MANYFOLD = 2
 WARM = "warm"
 """A restart after a cold start."""
 
@@ -37,15 +37,24 @@ class TimePart:
 
 
 def parts_of_call(call_us: float, named: Iterable[tuple[str, str, float | None]]) -> list[TimePart]:
-    """Parts by name, kind and time; kernels of several streams or threads can take longer than the call."""
-    return [TimePart(name, kind, us, min(us / call_us, 1.0)) for name, kind, us in named if us and call_us > 0]
+    """Parts by name, kind and time; kernels of several streams or threads can take longer than the call.
+
+    Their shares are then those of all parts, so that they make 100% at most.
+    """
+    known = [(name, kind, us) for name, kind, us in named if us and call_us > 0]
+    whole_us = max(call_us, sum(us for _, _, us in known))
+    return [TimePart(name, kind, us, us / whole_us) for name, kind, us in known]
 
 
 def noise_text(noise: Noise) -> str:
-    """How steady the machine was."""
-    itself = "" if noise.ratio is None else f"eager beside itself {factor_text(noise.ratio)}, "
-    beside = f"{itself}quartiles of eager calls {spread_text(noise.spread)}"
-    return f"noisy machine: {beside}" if noise.is_noisy else beside
+    """How steady the machine was: a sentence if it was too noisy, otherwise a clause."""
+    spread = f"{noise.spread:,.1f}×" if noise.spread >= _MANYFOLD else percent(noise.spread)
+    if noise.ratio is None:
+        said = f"eager's single calls differ by {spread}"
+    else:
+        apart = percent(max(noise.ratio, 1 / noise.ratio) - 1)
+        said = f"two eager runs differ by {apart}, single calls by {spread}"
+    return f"Machine too noisy: {said}." if noise.is_noisy else said
 
 
 def call_cell(times: CallTimes | None) -> Cell:
@@ -82,7 +91,7 @@ def calls_text(calls: int) -> str:
 
 def calling_text(calls: int, eager: Variant) -> str:
     """How long calling takes until compiling is won back; empty if unknown."""
-    return "" if eager.call_us is None else f"{about_time(calls * eager.call_us.median / 1e6)} of calling"
+    return "" if eager.time_us is None else f"{about_time(calls * eager.time_us / 1e6)} of calling"
 
 
 def starts(variant: Variant) -> list[tuple[str, float, BreakEven | None]]:

@@ -117,13 +117,15 @@ class Figures(Part):
 class Column:
     """A column of a table.
 
-    Where a terminal is too narrow for all, those of the highest ``rank`` are hidden first; 0 for never.
+    Where a terminal is too narrow for all, those of the highest ``rank`` are hidden first; 0 for never. Code in one
+    that ``is_pasted`` is never broken.
     """
 
     heading: Inline
     is_number: bool = True
     meaning: str = ""
     rank: int = 0
+    is_pasted: bool = False
 
 
 @dataclass(frozen=True)
@@ -223,13 +225,17 @@ class Heading:
 
 @dataclass(frozen=True)
 class Card(Part):
-    """Findings about one line: what they are, where, and what belongs to them; the user's code has no ``package``."""
+    """Findings about one line: what they are, where, and what belongs to them; the user's code has no ``package``.
+
+    ``brief`` is what to know of that where a terminal has no room for the rest.
+    """
 
     headings: tuple[Heading, ...]
     place: Place
     function: str
     package: str | None = None
     parts: Blocks = ()
+    brief: str = ""
 
 
 @dataclass(frozen=True)
@@ -298,12 +304,13 @@ class Drawing(Part):
 
 @dataclass(frozen=True)
 class View:
-    """A whole document; ``links`` are anchors of the lines that the page shows."""
+    """A whole document; ``links`` are anchors of the lines that the page shows, ``then`` the command to run next."""
 
     title: tuple[str, ...]
     kind: str
     parts: Blocks
     version: str = ""
+    then: str | None = None
     links: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
 

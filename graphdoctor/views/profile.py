@@ -29,7 +29,17 @@ from graphdoctor.facts.wording import counted, factor_text, join_texts, percent
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.profile import ProfileDrawings
-from graphdoctor.views.measures import TimePart, bytes_text, call_cell, parts_of_call, rate_text, skip_text, time_text
+from graphdoctor.views.measures import (
+    TimePart,
+    bytes_text,
+    call_cell,
+    parts_of_call,
+    rate_text,
+    seconds_text,
+    skip_text,
+    time_text,
+)
+from graphdoctor.views.next_step import after_profile
 from graphdoctor.views.parts import (
     Block,
     Blocks,
@@ -98,7 +108,8 @@ _HOW = (
 
 def profile_view(report: ProfileReport, picture: Picture | None, *, root: Path) -> View:
     """The profile as a tree; ``picture`` is None without source and generated code, and paths are below ``root``."""
-    return study_view(report, "profile", _parts(report, picture, words.Files(report, root)))
+    parts = _parts(report, picture, words.Files(report, root))
+    return study_view(report, "profile", parts, after_profile(report))
 
 
 def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -> Iterator[Block]:
@@ -127,7 +138,9 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
     known = {} if report.regime is None else report.regime.evidence
     settings = setting_rows(report.target, report.environment)
     recording = () if report.recording is None else (Row("recording", Span(report.recording)),)
-    how = Rows((*(_evidence(*each) for each in known.items()), *settings, *recording), "figure")
+    taken = " · ".join(f"{name} {seconds_text(seconds)}" for name, seconds in report.phases.items())
+    took = (Row("the profile took", Span(taken)),) if taken else ()
+    how = Rows((*(_evidence(*each) for each in known.items()), *settings, *recording, *took), "figure")
     yield Section("How it was measured", (*_HOW, how), "Measured", show="long")
 
 
@@ -145,6 +158,9 @@ def _answer(report: ProfileReport) -> str:
     runs = counted(sum(kernel.calls for kernel in report.kernels), "kernel run")
     rest_us = report.rest_us
     rest = "an unknown time" if rest_us is None else time_text(rest_us) if rest_us else "nothing"
+    if report.kernels_us > report.call_us.median:
+        # They were timed in another call, and those of several threads or streams overlap.
+        return f"A call takes {call}, all of it in {runs}."
     return f"A call takes {call}: {time_text(report.kernels_us)} in {runs}, {rest} outside of kernels."
 
 
@@ -176,15 +192,16 @@ def _figures(report: ProfileReport) -> Iterator[Figure]:
         "" if eager is None else f"{time_text(eager.median)} without torch.compile",
     )
     if report.kernels_us is not None:
-        share = min(report.kernels_us / report.call_us.median, 1.0)
-        yield Figure("in kernels", percent(share), time_text(report.kernels_us))
+        kernels_us = min(report.kernels_us, report.call_us.median)
+        yield Figure("in kernels", percent(kernels_us / report.call_us.median), time_text(kernels_us))
     if report.fusion is not None and report.fusion.launches is not None:
         before = report.fusion.eager_launches
         yield Figure("kernels", f"{report.fusion.launches:,}", "" if before is None else f"{before:,} in eager mode")
     if report.memory is not None and report.memory.peak_bytes is not None:
         saved = bytes_text(report.memory.saved_bytes)
         peak = bytes_text(report.memory.peak_bytes) or ""
-        yield Figure("peak memory", peak, f"{saved} saved for backward" if saved else "")
+        name = "process memory" if report.memory.peak_of == "process" else "peak memory"
+        yield Figure(name, peak, f"{saved} saved for backward" if saved else "")
 
 
 def _kinds(report: ProfileReport) -> list[TimePart]:
@@ -429,7 +446,7 @@ def _cuda_graphs(report: ProfileReport) -> Iterator[str]:
         yield from (f"left out: {skip_text(skip)}" for skip in found.left_out)
         yield from _functions(found)
     if report.graph_input_copy_us and report.call_us is not None:
-        share = percent(report.graph_input_copy_us / report.call_us.median)
+        share = percent(min(report.graph_input_copy_us / report.call_us.median, 1.0))
         yield f"copies into their static inputs take {time_text(report.graph_input_copy_us)} ({share} of the call)"
 
 
@@ -453,6 +470,7 @@ def _calibration_text(found: Calibration) -> str:
     parts += [f"{dtype} products {words.flops_text(rate)}" for dtype, rate in found.matmul_tflops_per_s.items()]
     if found.launch_us is not None:
         parts.append(f"a launch takes {time_text(found.launch_us)}")
-    notes = ["measured earlier"] * found.is_kept + ["unsteady"] * (not found.is_steady)
+    earlier = "measured earlier" if found.measured_on is None else f"measured on {found.measured_on}"
+    notes = [earlier] * found.is_kept + ["unsteady"] * (not found.is_steady)
     note = f" ({', '.join(notes)})" if notes else ""
     return f"{found.device_name}{threads}: {', '.join(parts)}{note}"

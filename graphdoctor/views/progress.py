@@ -7,52 +7,66 @@ from pathlib import Path
 
 from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, SoFar
 from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms, TrialCounts
+from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import about_time, counted, duration, join_texts, shortened, without_middle
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
 from graphdoctor.views.words import measured_speed
 
+_NARROW = 50
+"""Below this width, what is left is said without the time so far."""
 _MOST_LETTERS = 60
 _MOST_CHARACTERS = 800
 """Of a line."""
 _LOSSES = {"replaced": "was replaced", "truncated": "was truncated", "gone": "is gone"}
 
 
-def counts_text(counts: TrialCounts, left_s: float | None = None) -> str:
-    """How far the trials are: ``trial 3 of 8 · about 20 seconds left``; ``left_s`` is None if unknown."""
-    trial = f"trial {counts.trial} of {counts.trials}" if counts.trials else None
-    timing = f"timing {counts.timing} of {counts.timings}" if counts.timing else None
-    return join_texts(" · ", trial, timing, left_text(left_s, is_open=counts.is_open))
+def phase_text(phase: str, elapsed_s: float, left_s: float | None, overdue_s: float | None, width: int) -> str:
+    """What a command does and for how long: ``running without fixes · 0:05 · about 7 seconds left``.
 
-
-def left_text(left_s: float | None, *, is_open: bool) -> str:
-    """How long the rest takes, in figures no finer than an estimate is; empty if unknown or as good as over.
-
-    If it ``is_open``, more can come that isn't counted in.
+    Args:
+        phase: In words, cut where the width has no room for it.
+        elapsed_s: Since the command began.
+        left_s: From the last run; None if it has nothing to say.
+        overdue_s: What the phase took in the last run, in seconds, if it takes longer now; None if it doesn't.
+        width: In characters.
     """
+    late = None if overdue_s is None else f"longer than last time ({overdue_s:.0f} s)"
+    note = late or left_text(left_s)
+    rest = note if note and width < _NARROW else join_texts(" · ", clock_text(elapsed_s), note)
+    return f"{shortened(printable(phase), max(width - len(rest) - 3, 6))} · {rest}"
+
+
+def clock_text(seconds: float) -> str:
+    """A time that runs: ``0:42``, ``1:02:03``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def left_text(left_s: float | None) -> str:
+    """How long the rest takes, in figures no finer than an estimate is; empty if unknown or as good as over."""
     if left_s is None or left_s < 1:
         return ""
-    rounded = left_s if left_s < 10 else 5 * round(left_s / 5)
-    return f"{'at least' if is_open else 'about'} {about_time(rounded)} left"
+    return f"about {about_time(left_s if left_s < 10 else 5 * round(left_s / 5))} left"
 
 
-def decided_text(trial: DecidedTrial, counts: TrialCounts) -> str:
-    """What a trial showed: ``trial 3 of 8 · verified · model.py:28 · Skip `print(…)` while compiling``."""
+def decided_text(trial: DecidedTrial) -> str:
+    """What a trial showed: ``trial 3 · verified · model.py:28 · Skip `print(…)` while compiling``."""
     by_verdict = grouped((verdict, place) for place, verdict in trial.verdicts)
     under = f" under {trial.backend}" if trial.backend else ""
     shown = ", ".join(
         f"{verdict}{under} · {places[0]}{f' and {len(places) - 1} more' if places[1:] else ''}"
         for verdict, places in by_verdict.items()
     )
-    return f"trial {trial.number} of {counts.trials} · {shown} · {trial.title}"
+    return f"trial {trial.number} · {shown} · {trial.title}"
 
 
-def timed_text(timed: TimedPrograms, counts: TrialCounts) -> str:
-    """What a timing showed: ``timing 2 of 3 · inductor · 1.7x faster``, with a multiplication sign."""
+def timed_text(timed: TimedPrograms) -> str:
+    """What a timing showed: ``timing 2 · inductor · 1.7x faster``, with a multiplication sign."""
     shown = f"not timed: {timed.reason}" if timed.times is None else measured_speed(timed.times)
-    return f"timing {timed.number} of {counts.timings} · {timed.backend} · {shown}"
+    return f"timing {timed.number} · {timed.backend} · {shown}"
 
 
 def step_text(decided: DecidedStep) -> str:

@@ -12,8 +12,9 @@ from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.trials import TrialResult
 from graphdoctor.facts.variations import TriedValue, Variation
 from graphdoctor.facts.variations import Verdict as Outcome
-from graphdoctor.facts.wording import counted, duration, join_texts
+from graphdoctor.facts.wording import counted, join_texts
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
+from graphdoctor.views.next_step import after_run
 from graphdoctor.views.parts import (
     Block,
     Cards,
@@ -89,7 +90,7 @@ _ADVICE: tuple[tuple[Outcome, tuple[str, ...], str], ...] = (
 
 def recompiles_view(diagnosis: Diagnosis) -> View:
     """The recompiles and their causes; findings about anything else are left out."""
-    return diagnosis_view(diagnosis, "recompiles", _parts(diagnosis))
+    return diagnosis_view(diagnosis, "recompiles", _parts(diagnosis), after_run(diagnosis))
 
 
 def _parts(diagnosis: Diagnosis) -> Iterator[Block]:
@@ -175,7 +176,7 @@ def what_if_parts(diagnosis: Diagnosis) -> Iterator[Section]:
     answer = diagnosis.recording.what_if
     if answer is None:
         return
-    headings = ("#remedy", "#compiles", "limit", "outputs", "#compile time", "#all calls", "#steady call")
+    headings = ("#remedy", "#compiles", "limit", "outputs", "#compile time", "#all calls")
     table = Table(headings, map(_trial, answer.results), "remedy", label="Replays with each remedy")
     rest: list[Block] = [
         Note(("Not tried: ", Span(change.expression), f": {change.reason}"), "dim") for change in answer.untried
@@ -194,7 +195,7 @@ def what_if_parts(diagnosis: Diagnosis) -> Iterator[Section]:
 def _trial(result: TrialResult) -> TableRow:
     name: Inline = Span(" + ".join(remedy.name for remedy in result.remedies)) if result.remedies else "unchanged"
     if result.compiles is None:
-        return (Cell(name, Span(result.error or "failed", tone="bad")), *("-" for _ in range(6)))
+        return (Cell(name, Span(result.error or "failed", tone="bad")), *("-" for _ in range(5)))
     times = ("?" if seconds is None else f"{seconds:.2f} s" for seconds in (result.compile_s, result.calls_s))
     return (
         name,
@@ -202,7 +203,6 @@ def _trial(result: TrialResult) -> TableRow:
         Cell("hit", tone="bad") if result.frames_over_limit else Cell("not hit", tone="good"),
         _outputs(result),
         *times,
-        "?" if result.steady_us is None else duration(result.steady_us),
     )
 
 
@@ -219,7 +219,7 @@ def _outputs(result: TrialResult) -> Cell:
 def variations_view(diagnosis: Diagnosis) -> View:
     """Which changes to the first call cause recompiles; findings are left out."""
     parts = (*partial_note(diagnosis), *variation_parts(diagnosis), unknown_section(other_gaps(diagnosis)))
-    return diagnosis_view(diagnosis, "variations", parts)
+    return diagnosis_view(diagnosis, "variations", parts, after_run(diagnosis))
 
 
 def variation_parts(diagnosis: Diagnosis) -> Iterator[Block]:

@@ -6,8 +6,9 @@ Comes in: a diagnosis, and for a page its picture. Goes out: a view.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,10 +21,11 @@ from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.watch import CallWatch
 from graphdoctor.facts.wording import counted, duration, join_texts, percent, times
 from graphdoctor.views import words
-from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
+from graphdoctor.views.actions import Action, actions, code_line, mends_text, saves_text
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.fixes import keeping, outcome, treatment_parts
 from graphdoctor.views.log_words import log_rows, unshown_text
+from graphdoctor.views.next_step import after_run
 from graphdoctor.views.parts import (
     Block,
     Blocks,
@@ -31,12 +33,14 @@ from graphdoctor.views.parts import (
     Cards,
     Cell,
     Code,
+    Column,
     Figure,
     Figures,
     Note,
     Row,
     Rows,
     Section,
+    Show,
     Span,
     Table,
     Verdict,
@@ -53,6 +57,18 @@ _MOST_CALLS = 5
 _MAX_SERIES = 10
 _MAX_EAGER = 6
 _MOST_ACTIONS = 5
+_QUOTED = re.compile(r"`.*`")
+
+
+_COUNTS = {
+    "calls": "call",
+    "graphs": "graph",
+    "break_sites": "break site",
+    "skipped_frames": "skipped frame",
+    "recompiles": "recompile",
+}
+_ALWAYS = ("graphs", "break_sites", "skipped_frames")
+"""Counts that are news even if they are 0."""
 
 
 def report_view(diagnosis: Diagnosis, picture: Picture | None = None, *, root: Path | None = None) -> View:
@@ -62,14 +78,19 @@ def report_view(diagnosis: Diagnosis, picture: Picture | None = None, *, root: P
         from graphdoctor.views.html.page import Page
 
         page = Page(diagnosis, picture, root or Path.cwd())
-    view = words.diagnosis_view(diagnosis, "report", _parts(diagnosis, page))
+    view = words.diagnosis_view(diagnosis, "report", _parts(diagnosis, page), after_run(diagnosis))
     return view if page is None else replace(view, links=page.links)
 
 
 def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     recording, treatment = diagnosis.recording, diagnosis.recording.treatment
     yield from _answer(diagnosis, page)
+    if page is None:
+        yield from _counts(diagnosis, None)
     yield from _todo(diagnosis)
+    if page is not None:
+        yield Section("In figures", _counts(diagnosis, page), "Figures")
+        yield from page.source()
     yield Section("Findings", _findings(diagnosis), count=len(list(words.clusters(diagnosis.findings))))
     yield from () if treatment is None else treatment_parts(diagnosis, treatment)
     if page is not None:
@@ -90,17 +111,24 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
 
 
 def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
-    treatment, watch = diagnosis.recording.treatment, diagnosis.recording.watch
+    treatment = diagnosis.recording.treatment
     yield from () if page is None else page.banner()
     yield from partial_note(diagnosis)
     yield Verdict(*words.sentence(diagnosis))
     if treatment is not None:
         yield Verdict(outcome(treatment, diagnosis.recording.target), "dim" if treatment.after is None else "good")
+
+
+def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
+    """What was counted and timed, and which functions were compiled."""
+    watch = diagnosis.recording.watch
     if words.nothing_compiled(diagnosis) is None:
-        yield Note(" · ".join(count_texts(diagnosis.summary, watch)), "dim", show="short")
-        yield from () if page is None else page.coverage()
-        yield Note(_coverage(diagnosis), show="long")
+        counts = count_texts(diagnosis.summary, watch, is_said=words.said_counts(diagnosis))
+        yield Note(" · ".join(counts), "dim", show="short")
         yield Figures(tuple(figures(diagnosis)), show="long")
+        yield from () if page is None or diagnosis.summary.coverage is None else page.coverage()
+        if diagnosis.summary.calls or diagnosis.summary.compiles or page is None:
+            yield Note(_coverage(diagnosis), show="long")
         yield from () if page is None else page.shares()
     calls = Counter(
         f"torch.compile({call.compiled}{''.join(f', {name}={value}' for name, value in call.arguments.items())}) "
@@ -114,18 +142,26 @@ def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
         yield Note(watching_text(watch), "dim")
 
 
-def count_texts(summary: Counts, watch: CallWatch | None) -> Iterator[str]:
-    """The counts and times of a run, each with its noun; ``watch`` is None if it isn't a script, or wasn't watched."""
-    if summary.calls:
-        yield counted(summary.calls, "call")
-    yield counted(summary.graphs, "graph")
-    yield counted(summary.break_sites, "break site")
-    yield counted(summary.skipped_frames, "skipped frame")
-    if summary.recompiles:
-        yield counted(summary.recompiles, "recompile")
+def count_texts(summary: Counts, watch: CallWatch | None, is_said: Collection[str] | None = None) -> Iterator[str]:
+    """The counts and times of a run, each with its noun.
+
+    Args:
+        summary: The counts.
+        watch: None if it isn't a script, or wasn't watched.
+        is_said: The fields that the verdict above has; those and zeros are left out then. None shows all.
+    """
+    for name, noun in _COUNTS.items():
+        number = getattr(summary, name)
+        is_shown = number and name not in is_said if is_said is not None else number or name in _ALWAYS
+        if is_shown:
+            yield counted(number, noun)
     if summary.frames_over_limit:
         yield f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit"
-    yield words.coverage_text(summary)
+    detail = summary.coverage_detail
+    if is_said is None or "coverage" not in is_said:
+        yield words.coverage_text(summary)
+    elif detail is not None and detail.graph_ops:
+        yield f"{detail.graph_ops} of {counted(detail.op_count, 'operation')} in graphs"
     if watch is not None and summary.steady_call_us is not None:
         yield _steady_text(summary.steady_call_us, watch)
     if summary.compile_time_s is not None:
@@ -155,27 +191,32 @@ def _series(numbers: Sequence[int]) -> str:
 
 
 def figures(diagnosis: Diagnosis) -> Iterator[Figure]:
-    """The counts and times of a run, in the order people look for them."""
+    """The counts and times of a run, in the order people look for them; none that is 0."""
     summary, watch = diagnosis.summary, diagnosis.recording.watch
     findings = "findings" if diagnosis.findings else None
     if watch is not None:
         watched = f"{sum(found.watched_calls for found in watch.functions)} watched"
         yield Figure("calls", words.UNKNOWN if watch.calls is None else f"{watch.calls:,}", watched)
-    else:
+    elif summary.calls:
         failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
         yield Figure("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
-    yield Figure("graphs", str(summary.graphs), link="graphs")
-    reported = f"reported {times(summary.break_records)}" if summary.break_records else ""
-    yield Figure("break sites", str(summary.break_sites), reported, "warning" if reported else None, findings)
+    if summary.graphs:
+        yield Figure("graphs", str(summary.graphs), link="graphs")
+    if summary.break_sites:
+        reported = f"reported {times(summary.break_records)}" if summary.break_records else ""
+        yield Figure("break sites", str(summary.break_sites), reported, "warning" if reported else None, findings)
     eager = summary.skipped_frames + summary.frames_over_limit
     kinds = {"skipped": summary.skipped_frames, "over the limit": summary.frames_over_limit}
     why = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
-    yield Figure("functions running eagerly", str(eager), why, "bad" if eager else None, findings)
-    causes = f"for {counted(summary.recompile_causes, 'cause')}" if summary.recompiles else ""
-    yield Figure("recompiles", str(summary.recompiles), causes, "warning" if causes else None, "recompiles")
-    seconds = summary.compile_time_s
-    took = words.UNKNOWN if seconds is None else f"{seconds:.2f} s"
-    yield Figure("compile time", took, counted(summary.compiles, "compile"), link="time")
+    if eager:
+        yield Figure("functions running eagerly", str(eager), why, "bad", findings)
+    if summary.recompiles:
+        causes = f"for {counted(summary.recompile_causes, 'cause')}"
+        yield Figure("recompiles", str(summary.recompiles), causes, "warning", "recompiles")
+    if summary.compiles:
+        seconds = summary.compile_time_s
+        took = words.UNKNOWN if seconds is None else f"{seconds:.2f} s"
+        yield Figure("compile time", took, counted(summary.compiles, "compile"), link="time")
     if watch is not None and summary.steady_call_us is not None:
         each = f"{len(watch.own)} functions" if len(watch.own) > 1 else ""
         yield Figure("steady call", duration(summary.steady_call_us), each)
@@ -242,14 +283,20 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
     """What to do, the worst and costliest first."""
     todo = actions(diagnosis.findings)
     rows = []
-    for action in todo:
-        if action.fix is not None:
-            code = code_line(action)
-            what = action.fix.title if code is None else Span(code, "code")
-            mends = Span(mends_text(action), link=f"finding-{action.findings[0].fingerprint}")
-            rows.append((what, mends, saves_text(action)))
-    if len(todo) > 1:
-        table = Table(("do this", "fixes", "saves"), rows, "thing", _MOST_ACTIONS)
+    for action, *alike in grouped((_kind_of(one), one) for one in todo if one.fix is not None).values():
+        code = code_line(action)
+        more = f" and {counted(len(alike), 'line')} like it" if alike else ""
+        what = f"{action.fix.title if action.fix else ''}{more}" if code is None else Span(code, "code")
+        anchor = f"finding-{action.findings[0].fingerprint}"
+        for one in alike:
+            action.findings += one.findings
+            action.counted_ids |= one.counted_ids
+        rows.append((what, Span(mends_text(action), link=anchor), saves_text(action)))
+    if rows:
+        first = Column("do this", is_number=False, is_pasted=True)
+        # One thing to do is said by its finding, which is all that a terminal shows.
+        show: Show = "always" if len(todo) > 1 else "long"
+        table = Table((first, "fixes", "saves"), rows, "thing", _MOST_ACTIONS, show=show)
         yield Section("What to do", table)
     if not todo:
         if diagnosis.findings:
@@ -261,6 +308,12 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
             guards = "" if share is None else f" Guard checks take {percent(share)} of a steady call."
             said = f"{_nothing_to_do(diagnosis.summary)}{guards}"
         yield Section("What to do", Note(said, show="long"))
+
+
+def _kind_of(action: Action) -> str:
+    """What several lines have in common that the same is to be done about."""
+    title = "" if action.fix is None else action.fix.title
+    return code_line(action) or f"{action.findings[0].code} {_QUOTED.sub('', title)}"
 
 
 def _nothing_to_do(summary: Counts) -> str:
@@ -298,7 +351,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
     for package, findings in packages.items():
         files = counted(len({finding.location.file for finding in findings}), "file")
         number = counted(len(findings), "finding")
-        text = f"{package}: {number} in {files} without a known fix (-v shows them)"
+        text = f"{package}: {number} in {files} without a known fix: -v"
         yield Note(Span(text), "dim", show="short")
 
 

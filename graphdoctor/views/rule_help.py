@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from rich import box
 from rich.markdown import CodeBlock, Markdown, Paragraph
-from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.links import rule_url
-from graphdoctor.views.terminal_lines import Indented, Prose, code, write
+from graphdoctor.views.terminal_lines import Indented, Prose, code, cut_lines, write
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -23,14 +21,11 @@ _MANY = 3
 
 
 def render_rules(rules: Sequence[Page], console: Console) -> None:
-    """Write up to three rules in full, more as a table."""
+    """Write up to three rules in full, more in a line each."""
     if len(rules) > _MANY:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for heading in ("code", "name", "severity", "finds"):
-            table.add_column(heading, overflow="fold")
-        for rule in rules:
-            table.add_row(Text(rule.code), Text(rule.name), Text(rule.severity), Text(rule.title()))
-        console.print(table)
+        widest = max(len(rule.name) for rule in rules)
+        lines = [Text(f"{rule.code}  {rule.name:<{widest}}  {rule.title()}") for rule in rules]
+        write(console, cut_lines(lines))
         return
     for rule in rules:
         console.print(Text(f"{rule.code} {rule.name}", "bold"), Text(f"({rule.severity})", "dim"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.facts.wording import counted
 from graphdoctor.views import survey_words as words
+from graphdoctor.views.next_step import after_survey
 from graphdoctor.views.parts import Block, Cards, Cell, Inline, Note, Row, Rows, Section, Span, Verdict, View, joined
 from graphdoctor.views.survey_words import Failure, failures
 from graphdoctor.views.words import few_text
@@ -33,7 +34,8 @@ Ids = Mapping[str, str]
 
 def survey_view(report: SurveyReport, *, pages: str | None = None) -> View:
     """The survey as a tree; ``pages`` is as in ``RenderOptions``."""
-    return View(tuple(words.title_parts(report)), "survey", tuple(_parts(report, pages)), report.graphdoctor_version)
+    title, parts = tuple(words.title_parts(report)), tuple(_parts(report, pages))
+    return View(title, "survey", parts, report.graphdoctor_version, after_survey(report))
 
 
 def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:

@@ -11,6 +11,7 @@ from graphdoctor.facts.wording import counted, factor_text, join_texts, percents
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.html.plots import STYLES, Axis
 from graphdoctor.views.measures import interval_text, seconds_text
+from graphdoctor.views.next_step import after_survey_comparison
 from graphdoctor.views.parts import (
     NOTHING,
     Block,
@@ -99,7 +100,8 @@ def survey_comparison_view(comparison: SurveyComparison) -> View:
     """The comparison as a tree."""
     sides = (comparison.before, comparison.after)
     title = (side.path or f"{side.name} {side.started.partition('T')[0]}" for side in sides)
-    return View((" → ".join(title),), "surveys", tuple(_parts(comparison)), comparison.graphdoctor_version)
+    parts, then = tuple(_parts(comparison)), after_survey_comparison(comparison)
+    return View((" → ".join(title),), "surveys", parts, comparison.graphdoctor_version, then)
 
 
 def _parts(comparison: SurveyComparison) -> Iterator[Block]:
@@ -232,7 +234,7 @@ def _piece(piece: ComparedPiece, comparison: SurveyComparison, *, is_whole: bool
     texts = [shortened(text, _LONGEST) for text in _texts(piece)]
     parts: list[Block] = [Note(text, show="always" if at < _MAX_CHANGES else "long") for at, text in enumerate(texts)]
     if (more := len(texts) - _MAX_CHANGES) > 0:
-        parts.append(Note(f"and {counted(more, 'more change')} (-v shows all)", "dim", show="short"))
+        parts.append(Note(f"{counted(more, 'more change')}: -v", "dim", show="short"))
     if (why := words.failure_text(piece.after)) is not None:
         parts.append(Note(Span(shortened(why, _LONGEST if is_whole else _LONGEST_SHORT)), "dim"))
     if is_whole:

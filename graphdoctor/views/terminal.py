@@ -24,7 +24,6 @@ from graphdoctor.views.terminal_lines import (
     clean,
     clean_lines,
     code,
-    command,
     cut_lines,
     diff_text,
     figure,
@@ -49,7 +48,16 @@ _LEAST_TEXT = 12
 """Cells that figures leave to a text beside them before they wrap."""
 _MOST_CARDS = 10
 _MOST_LINES = 40
-"""Of whole cards, so that an answer fits on two screens of 40 lines."""
+"""Of whole cards, and of a whole diagnosis where that can be."""
+_ROOMS: dict[str, tuple[tuple[int, int | None], ...]] = {
+    "report": ((_MOST_LINES, None), (20, 10), (12, 6), (0, 4), (0, 2), (0, 1), (-1, 2)),
+    "guards": ((_MOST_LINES, None), (20, 10), (12, 6), (0, 4), (0, 2), (0, 1), (-1, 1)),
+    "fixes": ((_MOST_LINES, None), (20, 10), (12, 6), (0, 4), (0, 2), (-1, 6), (-1, 3), (-1, 1)),
+}
+"""Of kinds of views that are shortened until they fit, lines for whole cards, and rows of what is cut, at each try.
+
+With -1, the first card isn't whole either.
+"""
 _SPACED = (parts.Section, parts.Table, parts.Card, parts.Cards, parts.Figures)
 """Parts with an empty line around them."""
 _INDENTED = (parts.Code, parts.Diff)
@@ -58,18 +66,26 @@ _INDENTED = (parts.Code, parts.Diff)
 
 def write_view(view: View, console: Console, *, is_verbose: bool = False) -> None:
     """Write a view to a terminal, and its answer once more where that has scrolled away."""
-    shown = _Shown(console, is_verbose=is_verbose)
     first, *rest = view.title
     title = clean(first, "bold")
     for part in rest:
         title.append(" · ", "dim").append_text(clean(part, "dim"))
-    with console.capture() as captured:
-        for renderable in (title, Text(), *shown.blocks(view.parts)):
-            write(console, renderable)
-    text = captured.get()
+    most_lines = _MOST_LINES - (0 if view.then is None else 2)
+    text = ""
+    for room, most in _ROOMS.get(view.kind, ((_MOST_LINES, None),)):
+        shown = _Shown(console, is_verbose=is_verbose, room=room, most=most)
+        with console.capture() as captured:
+            for renderable in (title, Text(), *shown.blocks(view.parts)):
+                write(console, renderable)
+        text = captured.get()
+        if is_verbose or text.count("\n") <= most_lines:
+            break
     console.file.write(text)
     if console.file.isatty() and text.count("\n") >= console.height:
         for renderable in (Text(), *(_verdict(part) for part in view.parts if isinstance(part, parts.Verdict))):
+            write(console, renderable)
+    if view.then is not None:
+        for renderable in (Text(), Text("Next: ", no_wrap=True, overflow="ignore").append_text(code(view.then))):
             write(console, renderable)
 
 
@@ -105,9 +121,11 @@ def _bold(tone: Tone | None) -> str:
 class _Shown:
     """The parts that are shown, as what rich prints."""
 
-    def __init__(self, console: Console, *, is_verbose: bool) -> None:
+    def __init__(self, console: Console, *, is_verbose: bool, room: int = _MOST_LINES, most: int | None = None) -> None:
         self._console = console
         self._is_verbose = is_verbose
+        self._room = room
+        self._most = most
         self._is_wide = console.width >= ONE_LINE
 
     def _is_shown(self, part: Part) -> bool:
@@ -135,10 +153,7 @@ class _Shown:
                 lines = text.split("\n")
                 few = self._few(lines, part.most)
                 shown = "\n".join(few)
-                if part.language == "text":
-                    yield Prose(clean_lines(shown))
-                else:
-                    yield command(shown) if part.language == "shell" else code(shown)
+                yield Prose(clean_lines(shown)) if part.language == "text" else code(shown)
                 if len(few) < len(lines):
                     yield Prose(self._more(len(lines) - len(few), "line"))
             case parts.Diff(text):
@@ -148,7 +163,7 @@ class _Shown:
             case parts.Figures():
                 yield Prose(_figures(part))
             case parts.Table(rows=rows) if rows:
-                yield self._table(part)
+                yield self._code_table(part) or self._table(part)
             case parts.Rows():
                 yield from self._rows(part)
             case parts.Card():
@@ -176,26 +191,29 @@ class _Shown:
             yield from labeled_rows(labeled, self._console.width)
 
     def _few(self, rows: list[_R], most: int | None) -> list[_R]:
-        return rows if self._is_verbose or most is None else rows[:most]
+        if self._is_verbose or most is None:
+            return rows
+        return rows[: most if self._most is None else min(most, self._most)]
 
     def _more(self, number: int, noun: str) -> Text:
-        return clean(f"and {counted(number, f'more {noun}')} (-v shows all)", "dim")
+        return clean(f"{counted(number, f'more {noun}')}: -v", "dim")
 
     def _cards(self, cards: list[parts.Card]) -> Iterator[RenderableType]:
-        room = 0 if self._is_verbose else _MOST_LINES
-        shown = cards if self._is_verbose else cards[:_MOST_CARDS]
+        room = 0 if self._is_verbose else self._room
+        shown = self._few(cards, _MOST_CARDS)
         for number, card in enumerate(shown):
             was_whole = room >= 0
             whole = Group(*self._part(card))
             # After one that has no room, no later one is whole: they would stand out without being worse.
             height = 0 if self._is_verbose else len(self._console.render_lines(whole, pad=False)) + 1
-            is_whole = self._is_verbose or height <= room or number == 0
+            is_whole = self._is_verbose or height <= room or (number == 0 and room >= 0)
             room = max(room - height, 0) if is_whole else -1
             yield from (Text(),) if number and was_whole else ()
-            yield whole if is_whole else cut_lines(list(_card_lines(card)))
-        if len(shown) < len(cards) or room < 0:
+            brief = [clean(f"      {card.brief}", "dim")] if card.brief else []
+            yield whole if is_whole else cut_lines([*_card_lines(card), *brief])
+        if len(shown) < len(cards) or (cards and room < 0):
             more = len(cards) - len(shown)
-            text = f"{counted(more, 'more finding')} (-v shows all)" if more else "-v shows each in full"
+            text = f"{counted(more, 'more finding')}: -v" if more else "Each in full: -v"
             yield from (Text(), Text(text, "dim"))
 
     def _table(self, part: parts.Table) -> RenderableType:
@@ -221,6 +239,27 @@ class _Shown:
         if len(rows) < len(part.rows):
             below.append(Prose(self._more(len(part.rows) - len(rows), part.noun)))
         return Group(table, *below) if below else table
+
+    def _code_table(self, part: parts.Table) -> RenderableType | None:
+        """A table whose rows are code to paste that a column has no room for: each line whole, what it does below."""
+        rows = self._few(list(part.rows), part.most)
+        names = [row[0].text for row in rows]
+        coded = [name.text for name in names if isinstance(name, Span) and name.mark == "code"]
+        if not part.columns[0].is_pasted or all(cell_len(text) <= self._console.width // 3 for text in coded):
+            return None
+        lines: list[RenderableType] = []
+        for name, (_, *cells) in zip(names, rows, strict=True):
+            text = parts.plain_text(name)
+            lines.append(Indented(code(text) if text in coded else Prose(line(name)), Text("  ")))
+            told = [
+                line(cell.text if parts.plain_text(cell.text).startswith("(") else (column.heading, " ", cell.text))
+                for column, cell in zip(part.columns[1:], cells, strict=True)
+                if parts.plain_text(cell.text)
+            ]
+            lines.append(Indented(Prose(Text(", ").join(told)), Text("      ")))
+        if len(rows) < len(part.rows):
+            lines.append(Prose(self._more(len(part.rows) - len(rows), part.noun)))
+        return Group(*lines)
 
     def _fitting(
         self, columns: tuple[parts.Column, ...], rows: Sequence[tuple[parts.Cell, ...]]

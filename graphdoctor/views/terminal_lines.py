@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _BEGINNING = re.compile(r"GD\d|-->")
 _MOST_CHARACTERS = 800
 """Of a name or a sentence: ten lines of 80 columns."""
+_LONGEST_CODE = 6_000
+"""Characters of a line of code or of a command."""
 _MOST_OF_A_BLOCK = 20_000
 """Characters of a text of several lines."""
 _MAX_DIFF_LINES = 16
@@ -104,14 +106,9 @@ def _parts(line: Text, width: int) -> Iterator[Text]:
             yield part
 
 
-def code(text: str, most: int = _MOST_CHARACTERS) -> Text:
-    """Code to paste: no line of it is broken; one of more than ``most`` characters is shown without its middle."""
-    return Text(block(text, most), "cyan", no_wrap=True, overflow="ignore")
-
-
-def command(text: str) -> Text:
-    """A shell's command, which is one line however long it is."""
-    return code(text, _MOST_OF_A_BLOCK)
+def code(text: str) -> Text:
+    """Code to paste: no line of it is broken, or cut unless it is longer than anybody's."""
+    return Text(block(text, _LONGEST_CODE), "cyan", no_wrap=True, overflow="ignore")
 
 
 def cut_lines(lines: Iterable[Text]) -> Text:

@@ -45,6 +45,9 @@ UNKNOWN = "unknown"
 
 SAME_SPEED = "no measurable difference"
 """What stands in place of a ratio whose interval holds 1."""
+TOO_NOISY = "too noisy to say"
+ONE_RUN_EACH = "one run each: not compared"
+"""What stands in place of the ratio of two runs' times: as much lies between two runs of the same program."""
 
 _COUNTS = {
     "break sites": "break_sites",
@@ -102,9 +105,9 @@ def title_parts(found: Recording | Side) -> list[str]:
     return [*parts, *_changes(target), *regional]
 
 
-def diagnosis_view(diagnosis: Diagnosis, kind: str, parts: Iterable[Block]) -> View:
-    """Parts about a diagnosis, or a part of it, as a document."""
-    return View(tuple(title_parts(diagnosis.recording)), kind, tuple(parts), diagnosis.graphdoctor_version)
+def diagnosis_view(diagnosis: Diagnosis, kind: str, parts: Iterable[Block], then: str | None) -> View:
+    """Parts about a diagnosis, or a part of it, as a document, and the command to run next."""
+    return View(tuple(title_parts(diagnosis.recording)), kind, tuple(parts), diagnosis.graphdoctor_version, then)
 
 
 def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -> tuple[str, ...]:
@@ -115,10 +118,13 @@ def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -
 
 
 def study_view(
-    report: BenchReport | CureReport | ExportReport | ProfileReport, kind: str, parts: Iterable[Block]
+    report: BenchReport | CureReport | ExportReport | ProfileReport,
+    kind: str,
+    parts: Iterable[Block],
+    then: str | None,
 ) -> View:
-    """Parts about what a study found out as a document."""
-    return View(run_title(report), kind, tuple(parts), report.graphdoctor_version)
+    """Parts about what a study found out as a document, and the command to run next."""
+    return View(run_title(report), kind, tuple(parts), report.graphdoctor_version, then)
 
 
 def _target(target: TargetInfo, other: str) -> list[str]:
@@ -162,12 +168,6 @@ def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterato
     yield from (Row(name, Span(value)) for name, value in settings(target, environment).items())
 
 
-def read_more(codes: Iterable[str]) -> Iterator[Note]:
-    """Where the first of the rules is explained."""
-    if found := sorted(set(codes)):
-        yield Note(("Read more: ", Span(f"graphdoctor rule {found[0]}", "code")), "dim")
-
-
 def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
     """The verdict in one sentence, and its tone."""
     if (empty := nothing_compiled(diagnosis)) is not None:
@@ -190,10 +190,20 @@ def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
     if summary.recompiles:
         total = summary.compile_time_s
         costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
-        share = f", {percent(sum(costs) / total)} of compile time" if costs and total else ""
+        share = f", {percent(min(sum(costs) / total, 1.0))} of compile time" if costs and total else ""
         parts.append(f"{counted(summary.recompiles, 'recompile')}{share}")
     is_bad = bool(summary.skipped_frames or summary.frames_over_limit)
     return " · ".join(parts) or "Nothing was compiled.", "bad" if is_bad else "warning"
+
+
+def said_counts(diagnosis: Diagnosis) -> set[str]:
+    """The fields of ``Counts`` whose numbers the verdict has."""
+    summary, is_partial = diagnosis.summary, diagnosis.recording.is_partial
+    if nothing_compiled(diagnosis) is None and _plain_verdict(summary, is_partial=is_partial) is None:
+        is_all = summary.graphs_per_call in (None, summary.graphs)
+        said = {"break_sites", "skipped_frames", "recompiles"}
+        return said | {name for name, holds in (("graphs", is_all), ("coverage", summary.coverage)) if holds}
+    return {"coverage"} if summary.coverage == 0 else set() if summary.break_records else {"recompiles"}
 
 
 def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | None:
@@ -203,16 +213,23 @@ def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | N
     """
     if summary.steadiness is not None and (unsettled := _unsettled_text(summary.steadiness)) is not None:
         return unsettled, "bad"
-    detail = summary.coverage_detail
-    if detail is not None and summary.coverage == 0:
-        return f"Not compiled: 0 of {detail.op_count} tensor operations ran in a compiled graph.", "bad"
-    # A script's calls have no numbers; a graph break shows that torch compiled, and was called.
-    if detail is None and (summary.calls or summary.break_records) and not summary.graphs and not is_partial:
-        return "Not compiled: no graph reached the backend.", "bad"
+    if (said := uncompiled_text(summary)) is not None and (summary.coverage_detail is not None or not is_partial):
+        return said, "bad"
     is_clean = not (summary.break_sites or summary.skipped_frames or summary.frames_over_limit or is_partial)
     if is_clean and summary.graphs:
         recompiled = f", {counted(summary.recompiles, 'recompile')}" if summary.recompiles else ""
         return f"No graph breaks{recompiled}.", "warning" if recompiled else "good"
+    return None
+
+
+def uncompiled_text(summary: Counts) -> str | None:
+    """That nothing of the calls was compiled; None if something was, or nobody knows."""
+    detail = summary.coverage_detail
+    if detail is not None and detail.op_count and not detail.graph_ops:
+        return f"Not compiled: 0 of {detail.op_count} tensor operations ran in a compiled graph."
+    # A script's calls have no numbers; a graph break shows that torch compiled, and was called.
+    if detail is None and (summary.calls or summary.break_records) and not summary.graphs:
+        return "Not compiled: no graph reached the backend."
     return None
 
 
@@ -269,7 +286,7 @@ def cost_text(cost: Cost) -> str:
     parts = []
     call_us, seconds = cost.call_us or 0.0, f"{cost.compile_s or 0.0:.2f}"
     if (call := duration(abs(call_us))) != duration(0.0):
-        share = f" ({percent(abs(cost.share))})" if cost.share is not None else ""
+        share = f" ({percent(abs(cost.share))})" if cost.share is not None and abs(cost.share) <= 1 else ""
         change = "saves" if call_us >= 0 else "adds"
         said = {
             "fix": f"fixing it {change} {call} per call{share}, timed with the verified fix",
@@ -334,9 +351,13 @@ def place_text(place: SnippetPlace) -> str:
 
 def measured_speed(measured: PairedTime) -> str:
     """How much faster or slower the call became, if the measurements tell; otherwise that they don't."""
-    if not measured.is_clear or speed_text(measured.ratio) == UNCHANGED:
+    if not measured.is_clear:
         return SAME_SPEED
-    return speed_text(measured.ratio, measured.ratio_low, measured.ratio_high)
+    if (ratio := measured.shown_ratio) is None:
+        return TOO_NOISY
+    if speed_text(ratio) == UNCHANGED:
+        return SAME_SPEED
+    return speed_text(ratio, measured.ratio_low, measured.ratio_high)
 
 
 def count_changes(before: Counts, after: Counts) -> Iterator[tuple[str, str, str, str]]:
@@ -346,6 +367,16 @@ def count_changes(before: Counts, after: Counts) -> Iterator[tuple[str, str, str
         if None not in (was, now) and (was or now):
             yield label, str(was), str(now), f"{now - was:+d}" if was != now else ""
     yield "coverage", *share_changes(before.coverage, after.coverage), ""
+
+
+def time_changes(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:
+    """The times that they change together: label, before, after, and by how much."""
+    if (cold := treatment.cold_compile) is not None:
+        seconds = f"{cold.before_s:.1f} s", f"{cold.after_s:.1f} s"
+        yield f"compiling, {cold.backend}", *seconds, ONE_RUN_EACH if seconds[0] != seconds[1] else ""
+    for timed in treatment.times:
+        label, change = f"steady call, {timed.backend}", measured_speed(timed)
+        yield label, duration(timed.before_us), duration(timed.after_us), change
 
 
 def share_changes(before: float | None, after: float | None) -> tuple[str, str]:

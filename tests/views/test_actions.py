@@ -40,6 +40,14 @@ def test_gaps_are_of_one_finding_each_and_named_as_such() -> None:
     assert saves_text(action) == "host gaps of 25 µs per call"
 
 
+def test_the_gap_of_one_line_is_counted_once_for_all_its_findings() -> None:
+    [first, second] = findings(
+        Cost(call_us=17.0, call_from="gap", share=1.0), Cost(call_us=17.0, call_from="gap", share=1.0)
+    )
+    [action] = actions([first, second.replace(code="GD111", location=first.location)])
+    assert action.call_us == 17.0
+
+
 def test_a_fix_that_lengthens_the_call_saves_nothing() -> None:
     [action] = actions(findings(Cost(call_us=-12.0, call_from="fix"), verdict="verified"))
     assert saves_text(action) == "adds 12 µs per call (verified)"

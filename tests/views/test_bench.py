@@ -30,10 +30,11 @@ from tests.studies.bench.reports import (
     swept,
     troubled,
     variant,
+    waiting,
 )
 from tests.views.outputs import on_terminal
 
-REPORTS = {"faster": mobilenet, "slower": attention, "troubled": troubled, "sweep": swept}
+REPORTS = {"faster": mobilenet, "slower": attention, "troubled": troubled, "sweep": swept, "waiting": waiting}
 
 
 def rendered(shown: BenchReport, *, width: int = 80, is_verbose: bool = False) -> str:

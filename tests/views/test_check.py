@@ -36,6 +36,16 @@ def test_a_check_reads_as_it_should(snapshot: SnapshotAssertion, made: Callable[
     assert render_view_markdown(view) == snapshot(name="markdown")
 
 
+def test_the_verdict_names_what_decided_it():
+    accepted, risen = with_prints((5, "a")), with_prints((5, "a"))
+    (found,) = risen.findings
+    risen = risen.replace(findings=(found.replace(count=30),))
+    text = shown(target(risen, known=accepted), variables=("GRAPHDOCTOR_IGNORE=GD3",))
+    assert "1 target failed, judged with GRAPHDOCTOR_IGNORE=GD3." in text
+    assert "it happens 30 times; in the baseline once." in text
+    assert "1 known under torch 2.11.0" in " ".join(shown(target(accepted, known=accepted, torch="2.11.0")).split())
+
+
 def low():
     (finding,) = with_prints((5, "a")).findings
     return with_prints((5, "a")).replace(findings=(finding.replace(severity="info"),))

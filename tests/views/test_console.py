@@ -14,6 +14,7 @@ from graphdoctor.facts.diagnosis import Cost, Fix
 from graphdoctor.facts.recording import BreakReason, Enclosing, GraphRun, Recording, SteadyCall
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.views.parts import Cards, Section, View
 from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
 from tests.factories import LOOP, PRINT, compiled, context, diagnosed, entry, frame, graph, record, recording
@@ -109,7 +110,13 @@ def test_the_verdict_is_repeated_where_it_has_scrolled_away(
     assert buffer.getvalue().count("100% of operations compiled") == times
 
 
-def test_no_name_is_cut_in_the_code_of_what_to_do() -> None:
+def test_a_long_view_without_findings_points_to_none() -> None:
+    # A report whose other parts are too long is tried without room for whole cards.
+    view = View(("model.py",), "report", (Section("Findings", Cards(())), *[f"line {number}" for number in range(60)]))
+    assert "Findings" not in on_terminal(view, width=80)
+
+
+def test_no_code_to_paste_is_broken_in_what_to_do() -> None:
     known = diagnosed(many(2))
     code = "torch.compiler.config.allow_unspec_int_on_nn_module = True"
     findings = [
@@ -119,5 +126,6 @@ def test_no_name_is_cut_in_the_code_of_what_to_do() -> None:
         for number, finding in enumerate(known.findings)
     ]
     shown = known.replace(findings=tuple(findings))
-    table = on_terminal(report_view(shown)).partition("do this")[2].partition("GD101")[0]
-    assert "allow_unspec_int_on_nn_module" in table
+    for width in (30, 80):
+        table = on_terminal(report_view(shown), width=width).partition("What to do")[2].partition("Findings")[0]
+        assert f"  {code}\n" in table

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from graphdoctor.facts.guards import Guards
 from graphdoctor.studies.cure.view import cure_view
 from graphdoctor.studies.export.view import export_view
@@ -106,6 +108,7 @@ def letters(text: str) -> str:
     return re.sub(r"[\s`]+", "", text)
 
 
+@pytest.mark.slow
 @for_each("name", VIEWS)
 @for_each("backend", [terminal, markdown, html])
 def test_every_statement_is_in_every_output(backend: Callable[[View], str], name: str) -> None:

@@ -215,7 +215,7 @@ def test_markdown(snapshot: SnapshotAssertion, make: Callable[[], tuple[Recordin
 
 def test_markdown_without_trials_and_with_too_many() -> None:
     known, treatment = peeled()
-    assert markdown(known, None).endswith("\n\n**No fixes were tried.**\n")
+    assert markdown(known, None).endswith("\n\n**No fixes were tried.**\n\nNext: `graphdoctor fix model.py`\n")
     many = treatment.replace(left=treatment.left * 2000)
     text = markdown(known, many)
     assert len(text) <= MAX_CHARACTERS
@@ -226,7 +226,8 @@ def test_nobody_is_told_how_to_write_what_is_being_written() -> None:
     known, treatment = peeled()
     shown = on_terminal(fixes_view(treated(known, treatment), is_written=True), width=200)
     assert "--apply" not in shown
-    assert shown.splitlines()[-1] == outcome(treatment, known.target)
+    *_, said, _, then = shown.splitlines()
+    assert (said, then) == (outcome(treatment, known.target), "Next: graphdoctor bench model.py")
 
 
 SETTING = "torch._dynamo.config.nested_graph_breaks = True"
@@ -251,7 +252,7 @@ NO_EDIT = LeftFinding(code="GD101", place="model.py:12", message="broken", reaso
         (
             [{"line": 12, "is_safe": False, "diff": GUARD, "reason": UNSAFE, "untried_cause": "unsafe"}],
             (),
-            "No safe fix is known; --unsafe-fixes tries the others.",
+            "1 fix changes behavior in ways you should check: add --unsafe-fixes.",
         ),
     ],
 )

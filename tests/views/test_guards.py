@@ -5,9 +5,10 @@ from __future__ import annotations
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
+from graphdoctor.facts.recording import Recording
 from graphdoctor.views.guards import VARIES, guards_view, parts_of, walk
 from tests.each import for_each
-from tests.factories import compiled, diagnosed
+from tests.factories import compiled, diagnosed, recording
 from tests.views.outputs import on_terminal
 
 
@@ -115,3 +116,11 @@ def test_of_one_function_the_costliest_compile_is_shown() -> None:
     assert "0/1 Net.forward" in text
     assert "0/0 Net.forward" not in text
     assert "1 more compile of the same functions" in text
+
+
+@for_each("found", [recording(), recording(compiles=(), frames=(), graphs=())])
+def test_a_recording_without_guards_says_what_records_them(found: Recording) -> None:
+    shown = on_terminal(guards_view(diagnosed(found)))
+    assert "This recording holds no guards." in shown
+    assert "To record them: graphdoctor guards model.py" in shown
+    assert "0 guards" not in shown

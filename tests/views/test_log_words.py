@@ -137,7 +137,7 @@ def test_each_rank_of_a_job_has_its_counts(tmp_path: Path, run_here: RunCli) -> 
 
 def test_the_page_names_the_files_of_what_it_does_not_show(tmp_path: Path, run_here: RunCli) -> None:
     assert run_here("report", SIZED, "--html", "--no-open", "-o", "page.html").returncode == 0
-    assert run_here("unpack", SIZED, "out").returncode == 0
+    assert run_here("unpack", SIZED, "-o", "out").returncode == 0
     page = (tmp_path / "page.html").read_text()
     assert "AOTAutograd's cache" in html.unescape(page)
     index = json.loads((tmp_path / "out" / "index.json").read_bytes())

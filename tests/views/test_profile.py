@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,16 @@ def test_verbose_shows_all_rows() -> None:
     assert "modeling_gpt2.py:252" in whole
     assert "more line" not in whole
     assert re.search(r"idle +55%", whole)
+    assert "the profile took  compiling 9.90 s · importing torch 3.40 s · profiling kernels 2.25 s\n" in whole
+
+
+@for_each("day, said", [(None, "(measured earlier)"), ("2026-11-27", "(measured on 2026-11-27)")])
+def test_what_was_measured_in_an_earlier_run_says_when(day: str | None, said: str) -> None:
+    found = trained().calibration
+    assert found is not None
+    kept = found.replace(is_kept=True, measured_on=day)
+    assert said in rendered(replace(trained(), calibration=kept), width=140)
+    assert "measured" not in rendered(replace(trained(), calibration=found.replace(measured_on=day)), width=140)
 
 
 def test_the_rows_of_a_table_add_up_to_the_call() -> None:

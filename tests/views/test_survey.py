@@ -181,7 +181,8 @@ def as_markdown(made: SurveyReport) -> str:
 def test_a_survey_reads_well(snapshot: SnapshotAssertion, name: str, width: int) -> None:
     text = shown(SURVEYS[name](), width)
     assert text == snapshot
-    assert max(map(len, text.splitlines())) <= width
+    # What is to be copied stays one line.
+    assert max(len(line) for line in text.splitlines() if not line.startswith("Next: ")) <= width
 
 
 @pytest.mark.parametrize("name", ["mixed", "one", "four", "all_failed"])
@@ -205,7 +206,7 @@ def test_variants_that_there_is_no_room_for_are_named(width: int) -> None:
 def test_every_row_is_shown_when_asked_for() -> None:
     whole = shown(many(), 80, is_verbose=True)
     assert len(re.findall(r"^model_\d{3}", whole, re.MULTILINE)) == 300
-    assert "-v shows" not in whole
+    assert ": -v" not in whole
 
 
 def test_markdown_of_hundreds_of_rows_fits_where_it_is_posted() -> None:

@@ -11,6 +11,7 @@ from graphdoctor.facts.wording import about_count, factor_text
 from graphdoctor.views import measures as words
 from graphdoctor.views.html.plots import HUES, STYLES, Axis, Line, Plot, axis_of
 from graphdoctor.views.parts import Drawing
+from graphdoctor.views.words import TOO_NOISY
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import Sweep, Variant
@@ -45,7 +46,7 @@ def speed_drawing(variants: Sequence[Variant]) -> Iterator[Drawing]:
             bar |= {"ratio": 1.0, "text": factor_text(1.0), "note": f"beside itself {figures}", "kind": "reference"}
         else:
             is_noisy = words.is_too_noisy(speedup, variant.judgement)
-            note = words.TOO_NOISY if is_noisy else _JUDGED.get(variant.judgement, "")
+            note = TOO_NOISY if is_noisy else _JUDGED.get(variant.judgement, "")
             bar |= {"ratio": speedup.ratio, "text": figures, "note": note}
         if variant.status == "wrong":
             bar |= {"kind": "wrong", "note": "wrong results"}
@@ -91,9 +92,9 @@ class _Start:
 def payoff_drawing(variants: Sequence[Variant], best: str | None) -> Iterator[Drawing]:
     """The time that calls take in all, compiling included; nothing if that is unknown of all variants."""
     eager = variants[0]
-    if eager.call_us is None or eager.call_us.median <= 0:
+    if eager.time_us is None or eager.time_us <= 0:
         return
-    call_s = eager.call_us.median / 1e6
+    call_s = eager.time_us / 1e6
     starts = {
         number: found
         for number, one in enumerate(variants)

@@ -22,7 +22,9 @@ _NARROW_NAME = 27
 """Of both in one line, which on a narrow screen is above the row."""
 
 
-def graphs_data(shown: Sequence[Graph], picture: Picture, has_details: Callable[[str], bool]) -> dict[str, Any]:
+def graphs_data(
+    shown: Sequence[Graph], picture: Picture, has_details: Callable[[str], bool], ends: Mapping[int, str]
+) -> dict[str, Any]:
     """The graphs, the largest first, with their inputs in the user's words, and all stages on the way to Inductor."""
     graphs = [
         {
@@ -34,6 +36,8 @@ def graphs_data(shown: Sequence[Graph], picture: Picture, has_details: Callable[
                 for item in graph.inputs or ()
             ],
             "isLeftOut": not has_details(graph.compile_id),
+            # The break at its end.
+            "endedBy": None if ends.get(graph.index) in (None, "return") else ends[graph.index],
         }
         for graph in largest_first(shown)
     ]
@@ -97,6 +101,22 @@ class PhaseRow:
     total_us: float = 0.0
     own_us: float = 0.0
 
+
+PHASE_WORDS = {
+    "entire_frame_compile": "compile a function, from its bytecode to its new code",
+    "bytecode_tracing": "go through the function's bytecode and record a graph",
+    "build_guards": "write the checks that decide when the code can be used again",
+    "backend_compile": "the backend compiles the graph",
+    "create_aot_dispatcher_function": "AOTAutograd traces forward and backward",
+    "inductor_compile": "Inductor turns the graph into kernels",
+    "compile_fx_inner": "Inductor looks in its cache, or turns the graph into kernels",
+    "fx_codegen_and_compile": "Inductor writes kernels and has them compiled",
+    "compile_file": "the C++ compiler builds a kernel",
+    "async_compile.wait": "wait for kernels that other processes compile",
+    "triton_compile": "Triton compiles a kernel",
+    "gc": "collect garbage",
+}
+"""What phases do, by torch's names (2.13)."""
 
 TorchPart = Literal["tracing", "aot", "backend", "inductor", "compiler"]
 

@@ -82,10 +82,13 @@ class Page:
 
     def shares(self) -> Iterator[Block]:
         """A bar of what compiling took."""
-        yield self._drawing("shares", shares=compile_shares(self._picture.phases))
+        if shares := compile_shares(self._picture.phases):
+            yield self._drawing("shares", shares=shares)
 
-    def sections(self, what_if: Blocks) -> Iterator[Section]:
-        """The sections after the findings; ``what_if`` is said of recompiles."""
+    def source(self) -> Iterator[Section]:
+        """The program, line by line."""
+        if not self._files:
+            return
         diagnosis, picture = self._diagnosis, self._picture
         guarded = diagnosis.recording.guards
         paths = [node.file for graph in picture.graphs for node in graph.nodes if node.file is not None]
@@ -106,34 +109,52 @@ class Page:
             findings={finding.fingerprint: finding for finding in diagnosis.findings},
         )
         yield Section("Source", source)
-        yield self._calls()
-        yield Section("Recompiles", (self._recompiles(), *what_if), count=diagnosis.summary.recompiles)
+
+    def sections(self, what_if: Blocks) -> Iterator[Section]:
+        """The sections after the findings; ``what_if`` is said of recompiles."""
+        diagnosis, picture = self._diagnosis, self._picture
+        if picture.lanes or diagnosis.recording.calls:
+            yield self._calls()
+        if recompiles := self._recompiles():
+            yield Section("Recompiles", (*recompiles, *what_if), count=diagnosis.summary.recompiles or None)
         sets = diagnosis.recording.guards.sets if diagnosis.recording.guards is not None else ()
+        if sets:
+            yield self._guards(sets)
+        if diagnosis.graphs:
+            yield self._graph_list()
+        phases = [one for one in picture.phases if one.compile_id is None or self._has_row(one.compile_id)]
+        if phases or diagnosis.recording.compiles:
+            time = self._drawing(
+                "time",
+                {"phases": phases},
+                summary=diagnosis.summary,
+                phase_rows=phase_rows(picture.phases),
+                phase_words=data.PHASE_WORDS,
+                height=phases_height(phases),
+                compiles=self._rows(diagnosis.recording.compiles),
+            )
+            yield Section("Compile time", time, "Time")
+
+    def _guards(self, sets: Sequence[GuardSet]) -> Section:
         detailed = [found for found in sets if self._has_details(found.compile_id)]
         guards = self._drawing(
             "guards",
             {"guards": [{"id": one.compile_id, "count": one.guard_count, "parts": parts_of(one)} for one in detailed]},
-            guards=diagnosis.recording.guards,
+            guards=self._diagnosis.recording.guards,
             guard_sets=self._rows(sets),
             guard_lines=len(parts_of(detailed[0])) if detailed else 0,
         )
-        yield Section("Guards", guards)
-        graphs_data = data.graphs_data(self._graphs, picture, self._has_details)
+        return Section("Guards", guards)
+
+    def _graph_list(self) -> Section:
+        diagnosis = self._diagnosis
+        ended = {report.index: words.base_name(report.ended_by) for report in diagnosis.graphs}
+        graphs_data = data.graphs_data(self._graphs, self._picture, self._has_details, ended)
         findings = {finding.fingerprint for finding in diagnosis.findings}
         rows = list(_graph_rows(self._graphs))
         ends = {report.index: report for report in diagnosis.graphs}
         graphs = self._drawing("graphs", {"graphs": graphs_data}, graph_rows=rows, findings=findings, ends=ends)
-        yield Section("Graphs", graphs, count=len(diagnosis.graphs))
-        phases = [one for one in picture.phases if one.compile_id is None or self._has_row(one.compile_id)]
-        time = self._drawing(
-            "time",
-            {"phases": phases},
-            summary=diagnosis.summary,
-            phase_rows=phase_rows(picture.phases),
-            height=phases_height(phases),
-            compiles=self._rows(diagnosis.recording.compiles),
-        )
-        yield Section("Compile time", time, "Time")
+        return Section("Graphs", graphs, count=len(diagnosis.graphs))
 
     def evidence(self) -> Iterator[Block]:
         """The environment, torch's configuration, and the records of the log."""
@@ -183,7 +204,7 @@ class Page:
         drawn = self._drawing("calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=height)
         return Section("Calls", drawn, count=len(calls) or None)
 
-    def _recompiles(self) -> Drawing:
+    def _recompiles(self) -> Blocks:
         """Functions that were compiled more than once or hit their limit, with their cache entries in order."""
         compiles = grouped((found.frame_id, found) for found in self._rows(self._diagnosis.recording.compiles))
         frames = [
@@ -191,10 +212,13 @@ class Page:
             for frame, report in self._diagnosis.each_frame()
             if len(report.compile_ids) > 1 and frame.frame_id in compiles
         ]
+        if not frames and not self._diagnosis.summary.recompiles:
+            return ()
         causes = {report.compile_ids: report for report in self._diagnosis.recompiles if report.compile_ids}
         reports = {ids[0]: report for ids, report in causes.items()}
         followed = {id_: ids[0] for ids in causes for id_ in ids[1:]}
-        return self._drawing("recompiles", frames=frames, reports=reports, followed=followed, diagnosis=self._diagnosis)
+        facts = {"frames": frames, "reports": reports, "followed": followed, "diagnosis": self._diagnosis}
+        return (self._drawing("recompiles", **facts),)
 
 
 def _graph_rows(graphs: Sequence[Graph]) -> Iterator[tuple[Graph, Graph | None]]:

@@ -37,7 +37,7 @@ def test_what_is_new_gone_and_the_same_stands_in_its_section(visit, tmp_path):
     comparison = compare(before, after, names=("old", "new"))
     page = visit(compared(tmp_path, before, after))
     assert (len(comparison.new), len(comparison.gone), len(comparison.same)) == (2, 1, 1)
-    expect(page.locator("h1")).to_have_text("old → new")
+    expect(page.locator("h1")).to_have_text("Two runs of model.py")
     expect(page.locator(".sentence")).to_have_text("2 new findings, 1 gone, 1 in both.")
     codes = page.locator("#new .card h3 .code").all_inner_texts()
     assert codes == [finding.code for finding in comparison.new]

@@ -14,12 +14,24 @@ from tests.views.html.made import hostile, many_calls, with_edits, written
 
 pytestmark = pytest.mark.slow
 
-SECTIONS = ("findings", "source", "calls", "recompiles", "guards", "graphs", "time", "evidence", "environment")
+SECTIONS = (
+    "what-to-do",
+    "figures",
+    "source",
+    "findings",
+    "calls",
+    "recompiles",
+    "guards",
+    "graphs",
+    "time",
+    "evidence",
+    "environment",
+)
 
 
 def tile(page: Page, label: str) -> str:
-    """The count of a name in the verdict, with its note."""
-    found = page.locator("#verdict .tile").filter(has=page.get_by_role("link", name=label, exact=True))
+    """The figure of a name, with its note."""
+    found = page.locator("#figures .figure").filter(has=page.get_by_role("link", name=label, exact=True))
     return " ".join(found.locator("dd").inner_text().split())
 
 
@@ -62,7 +74,7 @@ def test_the_numbers_are_those_of_the_json_document(visit, reported):
     total = detail["graph_ops"] + detail["eager_ops"]
     bar = page.locator(".coverage")
     share = f"{summary['coverage']:.0%} compiled: {detail['graph_ops']} of {total} tensor operations"
-    expect(page.locator("#verdict")).to_contain_text(share)
+    expect(page.locator("#figures")).to_contain_text(share)
     shares = "([bar, part]) => part.getBoundingClientRect().width / bar.getBoundingClientRect().width"
     drawn = page.evaluate(shares, [bar.locator(".bar").element_handle(), bar.locator(".compiled").element_handle()])
     assert drawn == pytest.approx(summary["coverage"], abs=0.01)
@@ -90,22 +102,29 @@ def _guards(page: Page) -> list[dict[str, object]]:
     return [{"compile_id": id_, "guard_count": int(count)} for id_, count in zip(ids, counts, strict=True)]
 
 
-def test_a_run_that_did_nothing_says_so_in_every_section(visit, tmp_path):
+def test_a_run_that_did_nothing_says_so_and_has_no_empty_parts(visit, tmp_path):
     ended = ProbeExit(status=1, reason="killed", message="The program was killed.")
     nothing = recording(compiles=(), frames=(), graphs=(), calls=(), coverage=None, ended=ended)
     page = visit(written(tmp_path, nothing, Picture()))
-    for name, says in {
-        "verdict": "The program was killed.",
-        "source": "no lines of your files",
-        "calls": "calls its compiled functions itself",
-        "recompiles": "No recompiles.",
-        "guards": "has no guards",
-        "graphs": "No graph reached the backend.",
-        "time": "has no phases",
-        "evidence": "Not recorded.",
-    }.items():
-        expect(page.locator(f"#{name}")).to_contain_text(says)
-    assert "0%" not in page.locator("#verdict").inner_text()
+    expect(page.locator("#verdict")).to_contain_text("The program was killed.")
+    ids = page.locator("main > section").evaluate_all("all => all.map(one => one.id)")
+    assert {*ids} & {"figures", "source", "calls", "recompiles", "guards", "graphs", "time"} == set()
+    assert not page.locator("main").get_by_text(re.compile("^0%?$")).count()
+
+
+def test_a_count_of_nothing_has_no_figure(visit, reported, tmp_path):
+    shown = visit(reported.page).locator(".figure dd").all_inner_texts()
+    clean = visit(written(tmp_path, recording(), Picture()))
+    assert len(shown) > clean.locator(".figure").count() > 1
+    assert not [text for text in (*shown, *clean.locator(".figure dd").all_inner_texts()) if text.split()[0] == "0"]
+
+
+def test_the_next_command_is_copied_whole(visit, reported):
+    page = visit(reported.page)
+    button = page.locator(".next button")
+    button.click()
+    expect(button).to_have_text(re.compile("Copied|Selected"))
+    expect(page.locator(".next code")).to_have_text(re.compile("^graphdoctor fix program.py:Net "))
 
 
 # Where links lead.
@@ -249,7 +268,7 @@ def test_without_scripts_everything_but_the_drawings_can_be_read(visit, reported
         expect(card.get_by_text(" ".join(finding["fixes"][0]["title"].replace("`", "").split()))).to_be_visible()
     expect(page.locator("#source td.c", has_text='print("kumquat 5")')).to_be_visible()
     assert page.locator("#calls tbody tr:visible").count() == 4
-    expect(page.locator("#verdict .coverage")).to_be_visible()
+    expect(page.locator("#figures .coverage")).to_be_visible()
     for section in ("calls", "guards", "graphs"):
         expect(page.locator(f"#{section} noscript p")).to_be_visible()
 

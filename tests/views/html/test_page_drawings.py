@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from graphdoctor.facts.picture import Picture, SourceText
+from graphdoctor.facts.picture import Lane, Picture, Segment, SourceText
 from tests.factories import FILE, graph, recording
 from tests.views.html.made import (
     KERNEL,
@@ -63,10 +63,10 @@ def test_stages_stand_in_the_order_in_which_torch_makes_them(visit, tmp_path):
 
 def test_each_stage_has_its_own_nodes_code_and_operations(visit, tmp_path):
     box = viewer(visit(written(tmp_path, *lowered())))
-    expect(box.locator("svg")).to_contain_text("f32[4, 8]")
+    expect(box.locator("svg[role=group]")).to_contain_text("f32[4, 8]")
     press(box, "backward")
-    expect(box.locator("svg")).to_have_attribute("aria-label", re.compile("backward: 3 nodes drawn"))
-    expect(box.locator("svg")).to_contain_text("aten.sin")
+    expect(box.locator("svg[role=group]")).to_have_attribute("aria-label", re.compile("backward: 3 nodes drawn"))
+    expect(box.locator("svg[role=group]")).to_contain_text("aten.sin")
     press(box, "Code")
     expect(box.locator("pre")).to_have_text("the backward code")
     press(box, "post-grad (backward)")
@@ -91,7 +91,8 @@ def test_a_node_tells_what_it_is_and_where_it_comes_from(visit, tmp_path):
         side.locator("dl > div").evaluate_all("all => all.map(one => [...one.children].map(a => a.innerText))")
     )
     assert facts == {
-        "node": "sin", "opcode": "call_method", "target": "sin", "value": "f32[4, 8]", "line": "model.py:11",
+        "node": "sin", "opcode": "call_method", "target": "sin", "shape": "[4, 8]", "dtype": "f32",
+        "line": "model.py:11",
     }  # fmt: skip
     expect(box.locator(".edge.lit")).to_have_count(2)
     side.get_by_role("button", name="x", exact=True).click()
@@ -259,7 +260,37 @@ def test_rows_out_of_view_have_no_pixels(visit, tmp_path):
     assert rows.last.evaluate("one => one.width") > UNTOUCHED
 
 
+def test_a_backward_pass_outside_graphs_is_named(visit, tmp_path):
+    segments = (
+        Segment(kind="eager", start_us=0, end_us=20, op_count=1),
+        Segment(kind="backward", start_us=30, end_us=90),
+    )
+    lane = Lane(call_index=None, duration_us=100, is_profiled=True, segments=segments)
+    page = visit(written(tmp_path, recording(), Picture(lanes=(lane,))))
+    page.locator("#lanes").scroll_into_view_if_needed()
+    row = page.get_by_role("img", name="steady call: 100 µs, eager 20 µs, backward pass 60 µs")
+    row.press("ArrowRight")
+    row.press("ArrowRight")
+    expect(page.locator("#lanes .detail")).to_have_text(
+        "steady call: backward pass, outside graphs, 60 µs, starting at 30 µs"
+    )
+
+
 def test_a_recording_without_lanes_says_so(visit, tmp_path):
     page = visit(written(tmp_path, *lowered()))
     expect(page.locator("#lanes")).to_have_count(0)
     expect(page.locator("#calls")).to_contain_text("no timing of the parts of a call")
+
+
+def test_operations_are_colored_by_kind_and_a_break_stands_at_the_end(visit, reported):
+    page = visit(reported.page)
+    page.locator("#graph-view").scroll_into_view_if_needed()
+    nodes = page.locator("#graph-view .node")
+    expect(nodes.first).to_be_visible()
+    kinds = page.locator("#graph-view .node[class*='kind-']")
+    assert kinds.count()
+    last = page.locator("#graph-view .node.output")
+    bottoms = nodes.evaluate_all("all => all.map(one => one.getBoundingClientRect().bottom)")
+    assert last.evaluate("one => one.getBoundingClientRect().bottom") == pytest.approx(max(bottoms))
+    assert last.evaluate("one => one.classList.contains('broken')")
+    expect(last).to_contain_text("program.py:")

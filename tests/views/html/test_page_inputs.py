@@ -43,7 +43,7 @@ def test_what_a_call_raised_is_shown_with_its_traceback(visit, tmp_path):
     page = visit(written(tmp_path, *hostile()))
     page.locator("#calls summary", has_text="Call 2 raised").click()
     expect(page.locator("#calls pre")).to_be_visible()
-    expect(page.locator("#verdict .tile:has(.tone-bad)", has_text="calls")).to_contain_text("1 failed")
+    expect(page.locator("#figures .figure:has(.tone-bad)", has_text="calls")).to_contain_text("1 failed")
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_recordings_and_foreign_logs_of_each_torch_give_a_page(visit, run_here, 
                 box.get_by_role("group", name="Stage").get_by_role("button", name=re.compile("^code")).first.click()
                 expect(box.locator("pre")).to_contain_text("async_compile")
         else:
-            expect(page.locator("#graphs")).to_contain_text("No graph reached the backend.")
+            expect(page.locator("#graphs")).to_have_count(0)
         page.context.close()
 
 

@@ -1,4 +1,4 @@
-"""What comes first on the page: the verdict with what fixes change, the compile time, what to do, then the rest."""
+"""What comes first on the page: the verdict with what fixes change, what to do, the figures, the source, the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.views.report import figures
 from graphdoctor.views.words import inputs_text
 from tests.factories import FULL_COVERAGE, diagnosed, graph, recording
-from tests.views.html.made import written
+from tests.views.html.made import many_calls, written
 from tests.views.test_fixes import peeled
 
 
@@ -30,7 +30,7 @@ def test_the_page_is_in_the_order_in_which_it_is_read(visit, reported, tmp_path)
     assert tops == sorted(tops)
     page = visit(reported.page)
     assert page.locator("#together").count() == 0
-    names = (".sentence", ".coverage", "#verdict .share", "#what-to-do", "#findings", "#source", "#evidence")
+    names = (".sentence", ".next", "#what-to-do", ".strip", ".coverage", ".share", "#source", "#findings", "#evidence")
     tops = [page.locator(name).first.evaluate(top) for name in names]
     assert tops == sorted(tops)
 
@@ -90,7 +90,7 @@ def test_a_run_that_ended_early_does_not_say_that_nothing_is_to_do(tmp_path: Pat
     ended = ProbeExit(status=1, reason="killed", message="The program was killed.")
     nothing = recording(compiles=(), frames=(), graphs=(), calls=(), coverage=None, ended=ended)
     page = written(tmp_path, nothing, Picture()).read_text()
-    section = page[page.index('id="what-to-do"') : page.index('id="source"')]
+    section = page[page.index('id="what-to-do"') : page.index('id="evidence"')]
     assert "The run ended early, so what there is to do is unknown." in section
     assert "Nothing" not in section
 
@@ -100,7 +100,7 @@ def test_a_clean_run_says_what_is_good_and_what_it_costs(tmp_path: Path) -> None
         sets=(GuardSet(compile_id="0/0", nodes=(), kinds={}, guard_count=3),), share=0.04, searches_us=4, call_us=100
     )
     page = written(tmp_path, diagnosed(guards=guards), Picture()).read_text()
-    section = page[page.index('id="what-to-do"') : page.index('id="source"')]
+    section = page[page.index('id="what-to-do"') : page.index('id="evidence"')]
     text = " ".join(re.sub(r"<[^>]*>", "", section).split())
     assert "Nothing: all 4 tensor operations of a call run compiled" in text
     assert "Compiling took" in text
@@ -129,4 +129,6 @@ def test_a_scripts_calls_are_counted_with_those_that_were_watched(tmp_path) -> N
 
 def test_the_tab_of_calls_without_numbers_has_no_count(tmp_path: Path) -> None:
     assert 'Calls <span class="count">1</span>' in written(tmp_path, recording(), Picture()).read_text()
-    assert '<a href="#calls">Calls</a>' in written(tmp_path, recording(calls=()), Picture()).read_text()
+    _, shown = many_calls(2)
+    assert '<a href="#calls">Calls</a>' in written(tmp_path, recording(calls=()), shown).read_text()
+    assert '"#calls"' not in written(tmp_path, recording(calls=()), Picture()).read_text()

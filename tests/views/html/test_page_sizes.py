@@ -65,9 +65,9 @@ def test_a_suggestion_is_copied_as_it_is_to_be_pasted(visit, tmp_path):
 
 def test_compile_time_is_shared_among_the_parts_of_torch(visit, reported):
     page = visit(reported.page)
-    widths = page.locator("#verdict .share span").evaluate_all("all => all.map((one) => parseFloat(one.style.width))")
+    widths = page.locator("#figures .share span").evaluate_all("all => all.map((one) => parseFloat(one.style.width))")
     assert sum(widths) == pytest.approx(100, abs=0.1)
-    assert page.locator("#verdict .keys .swatch").count() == len(widths)
+    assert page.locator("#figures .keys .swatch").count() == len(widths)
 
 
 def test_lines_around_an_edit_are_indented_as_the_edited_ones(visit, tmp_path):

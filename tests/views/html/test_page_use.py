@@ -31,7 +31,7 @@ def test_the_theme_is_the_systems_until_one_is_chosen(visit, reported):
     assert colour(light) == "rgb(255, 255, 255)"
     assert colour(dark) != colour(light)
     for what in ("color", "background-color"):
-        assert colour(light, ".tile", what) != colour(dark, ".tile", what)
+        assert colour(light, ".next", what) != colour(dark, ".next", what)
     light.emulate_media(color_scheme="dark")
     assert colour(light) == colour(dark)
 
@@ -88,7 +88,7 @@ def test_the_tab_key_reaches_what_a_mouse_does(visit, reported):
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
     field = page.locator("#findings input[type=search]")
-    tab_to(page, field)
+    tab_to(page, field, at_most=200)
     page.keyboard.type("GD101")
     expect(page.locator("#findings output")).to_have_text("1 of 5")
     words = page.locator("#findings .card:visible summary", has_text="Details")
@@ -97,12 +97,25 @@ def test_the_tab_key_reaches_what_a_mouse_does(visit, reported):
     expect(page.locator("#findings .card:visible details", has_text="Avoid calling builtin")).to_have_attribute(
         "open", ""
     )
+    page = visit(reported.page)
     chip = page.locator("#source .chips .chip").first
     tab_to(page, chip)
     expect(page.locator("#source tr.lit")).not_to_have_count(0)
     page.keyboard.press("Enter")
     expect(page.get_by_label("Graph", exact=True)).to_be_focused()
     expect(page).to_have_url(f"{reported.page.as_uri()}#graph-0")
+
+
+def test_a_question_mark_shows_the_keys(visit, tmp_path):
+    page = visit(written(tmp_path, *with_edits()))
+    keys = page.get_by_role("dialog", name="Keys")
+    page.locator("#graph-view").scroll_into_view_if_needed()
+    page.get_by_label("Find a node").press("?")
+    expect(keys).to_be_hidden()
+    page.locator("#theme").press("?")
+    expect(keys).to_contain_text("zoom in a drawing")
+    page.keyboard.press("Escape")
+    expect(keys).to_be_hidden()
 
 
 def test_the_skip_link_leads_past_the_head(visit, reported):
@@ -189,7 +202,7 @@ def test_folded_lines_are_one_click_away_with_and_without_scripts(visit, reporte
     folded = page.locator("#source tbody.folded").first
     expect(folded).to_be_hidden()
     count = folded.locator("tr").count()
-    switch = page.get_by_label(f"{count} folded lines").first
+    switch = page.get_by_label(f"{count} lines", exact=True).first
     switch.focus()
     page.keyboard.press("Space")
     expect(folded).to_be_visible()

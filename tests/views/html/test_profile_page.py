@@ -104,7 +104,7 @@ def test_lines_without_time_are_folded_and_the_function_around_is_shown():
     folded = "".join(re.findall(r'<tbody class="folded">(.*?)</tbody>', section, re.DOTALL))
     assert "And another one." in folded
     assert "secret plan" not in folded
-    assert "8 folded lines" in section
+    assert "8 lines</label>" in section
     assert text_of(section).index("class Net") < text_of(section).index("y = gelu(y)")
 
 
@@ -117,6 +117,7 @@ def test_of_a_package_only_lines_near_those_with_time_are_there_and_the_rest_is_
     assert 'id="f0-L234"' not in page
 
 
+@pytest.mark.slow
 def test_of_many_long_files_only_the_costliest_are_there_whole():
     line = trained().lines[0]
     text = "\n".join(["def first(x):", "    return x + 1", *(f"value_{number} = {number}" for number in range(4_500))])

@@ -136,6 +136,7 @@ def test_two_thousand_rows_stay_small_and_what_is_cut_is_said():
     assert "characters left out" in found
 
 
+@pytest.mark.slow
 def test_texts_that_rows_share_are_held_once_and_too_many_are_cut():
     trace = "Traceback\n" + "y" * 5_000
     alike = [failed(f"m{number}", "crashed", traceback=trace, error="gone") for number in range(400)]

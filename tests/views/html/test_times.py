@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.facts.picture import Phase
+from graphdoctor.facts.picture import Phase, Picture
 from graphdoctor.views.html.data import compile_shares, phase_rows
+from tests.factories import recording
+from tests.views.html.made import written
 
 
 def phase(name: str, start_us: float, duration_us: float | None, depth: int = 0, thread: int = 0) -> Phase:
@@ -86,3 +89,10 @@ def test_the_parts_of_torch_share_the_compile_time() -> None:
 def test_without_phases_there_are_no_shares() -> None:
     assert compile_shares(()) == []
     assert compile_shares((phase("dynamo", 0, None),)) == []
+
+
+def test_a_phase_is_said_in_plain_words_beside_torchs_name(tmp_path: Path) -> None:
+    phases = (phase("build_guards", 0, 100), phase("a phase of tomorrow", 100, 80))
+    page = written(tmp_path, recording(), Picture(phases=phases)).read_text()
+    assert page.count("write the checks that decide when the code can be used again") == 1
+    assert "a phase of tomorrow</span></th>" in page

@@ -275,6 +275,11 @@ const gd = (() => {
     }
   }
 
+  const keys = document.getElementById("keys");
+  addEventListener("keydown", (event) => {
+    if (event.key === "?" && !keys.open && !event.target.matches("input, select")) keys.showModal();
+  });
+
   // Folded parts would be missing on paper.
   let unfolded = [];
   addEventListener("beforeprint", () => {

@@ -11,6 +11,14 @@
   const LETTERS = 400_000;
   const STAGES = { dynamo: "captured graph", joint: "joint graph", forward: "forward", backward: "backward",
     inference: "inference", post_grad: "post-grad", generated: "code" };
+  /** Kinds of operations, by their names, in the order in which they are asked. */
+  const KINDS = [
+    ["product", "products", /matmul|linear|(^|[._])b?mm\b|addmm|baddbmm|einsum|conv|attention|\bdot\b/],
+    ["shape", "shapes and indices", /view|reshape|permute|transpose|\.t\b|flatten|squeeze|expand|cat\b|stack|split|chunk|slice|select|getitem|contiguous|clone|copy|\bto\b|pad|index|gather|scatter|embedding|arange|full|zeros|ones/],
+    ["sum", "sums and norms", /sum|mean|norm|softmax|amax|amin|max|min|prod|std|var|arg|any|all\b/],
+    ["each", "by element", /./],
+  ];
+  const kindOf = (target) => KINDS.find(([, , pattern]) => pattern.test(target))[0];
   const MAKERS = [["Dynamo", ["dynamo"]], ["AOTAutograd", ["joint", "forward", "backward", "inference"]],
     ["Inductor", ["post_grad", "generated"]]];
 
@@ -169,6 +177,7 @@
     if (item.branch) return [item.branch.path ?? item.branch.label, `${plural(item.branch.size, "node")} folded`];
     const [name, opcode, target, , value] = stage.nodes[item.leaf];
     if (item.isCopy) return [`${nameOf(item.leaf)} ↑`, ""];
+    if (opcode === "output" && graph.endedBy) return ["break", graph.endedBy];
     const called = opcode === "placeholder" || opcode === "output" ? opcode : target.replace(/^torch\.(ops\.)?/, "");
     return [opcode === "placeholder" ? nameOf(item.leaf) : called, value ?? (opcode === "placeholder" || opcode === "output" ? "" : name)];
   };
@@ -207,6 +216,10 @@
       edge.all = values.join("\n");
       layout.setEdge(edge.from.id, edge.to.id, hasLabels ? { width: edge.text.length * 6, height: 12, labelpos: "c" } : {});
     }
+    // What a graph returns stands at its end, below values that nothing uses.
+    const last = shown.find((item) => !item.branch && !item.isCopy && stage.nodes[item.leaf][1] === "output");
+    const used = new Set([...edges.values()].map((edge) => edge.from.id));
+    for (const { id } of last ? shown : []) if (id !== last.id && !used.has(id)) layout.setEdge(id, last.id, { weight: 0 });
     dagre.layout(layout);
     main.replaceChildren(drawing(layout, items, edges, hasLabels));
     showSide();
@@ -253,7 +266,9 @@
       const at = layout.node(id);
       const [head, sub] = title(item);
       const isFound = item.branch ? [...found].some((leaf) => within(item.branch, leaf)) : found.has(item.leaf);
-      const kind = item.branch ? "folded" : item.isCopy ? "copy" : stage.nodes[item.leaf][1];
+      const [, opcode, target] = item.branch ? [] : stage.nodes[item.leaf];
+      const called = opcode?.startsWith("call_") ? ` kind-${kindOf(target)}` : "";
+      const kind = item.branch ? "folded" : item.isCopy ? "copy" : `${opcode}${called}${opcode === "output" && graph.endedBy ? " broken" : ""}`;
       const group = make("g", {
         className: `node ${kind}${isFound ? " found" : ""}${picked?.id === id ? " picked" : ""}`,
         attributes: { transform: `translate(${(at.x - at.width / 2).toFixed(1)} ${(at.y - at.height / 2).toFixed(1)})`, tabindex: "0", role: "button",
@@ -285,16 +300,32 @@
   /** Pan by dragging and with the arrow keys, zoom with the wheel and + and -. */
   const movable = (canvas, svg, scene, width, height, layout) => {
     let [x, y, scale] = [0, 0, 1];
-    const place_ = () => scene.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
-    const fit = (isWhole = false) => {
+    const seen = make("rect", { className: "seen" });
+    const map = make("svg", { className: "minimap", attributes: { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" } },
+      ...layout.nodes().map((id) => layout.node(id)).map((node) => make("rect", { attributes: { x: node.x - node.width / 2, y: node.y - node.height / 2, width: node.width, height: node.height } })), seen);
+    const place_ = () => {
+      scene.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
+      const [w, h] = [canvas.clientWidth / scale, canvas.clientHeight / scale];
+      map.toggleAttribute("hidden", w >= width && h >= height);
+      for (const [name, value] of Object.entries({ x: -x / scale, y: -y / scale, width: w, height: h })) seen.setAttribute(name, value);
+    };
+    map.addEventListener("pointerdown", (event) => {
+      const box = map.getBoundingClientRect();
+      const shown = Math.min(box.width / width, box.height / height);
+      const at = [(event.clientX - box.left - (box.width - width * shown) / 2) / shown, (event.clientY - box.top - (box.height - height * shown) / 2) / shown];
+      x = canvas.clientWidth / 2 - at[0] * scale;
+      y = canvas.clientHeight / 2 - at[1] * scale;
+      place_();
+    });
+    const fit = () => {
       const [w, h] = [canvas.clientWidth || 800, canvas.clientHeight || 540];
-      // A graph too large to be legible as a whole begins at its first node.
-      scale = Math.min(1.15, Math.max(isWhole ? 0.05 : 0.55, Math.min(w / width, h / height)));
+      // A graph too large to be legible as a whole begins at its first node; the small map shows the rest.
+      scale = Math.min(1.15, Math.max(0.8, Math.min(w / width, h / height)));
       const first = layout.nodes().map((id) => layout.node(id)).reduce((top, node) => (node.y < top.y ? node : top));
       x = width * scale > w ? w / 2 - first.x * scale : (w - width * scale) / 2;
       y = height * scale > h ? 8 : (h - height * scale) / 2;
       const target = picked ? layout.node(picked.id) : found.size ? layout.node(svg.querySelector(".found")?.dataset.id ?? "") : null;
-      if (target && !isWhole && scale < 0.7) {
+      if (target && scale < 0.9) {
         scale = 0.9;
         x = w / 2 - target.x * scale;
         y = h / 2 - target.y * scale;
@@ -331,14 +362,15 @@
         place_();
       } else if (event.key === "+" || event.key === "=") zoom(1.25, ...middle());
       else if (event.key === "-") zoom(0.8, ...middle());
-      else if (event.key === "0") fit(true);
+      else if (event.key === "0") fit();
       else return;
       event.preventDefault();
     });
     const button = (text, name, act) => make("button", { text, attributes: { type: "button", "aria-label": name, title: name }, on: { click: act } });
     const controls = make("div", { className: "flow", attributes: { style: "position:absolute;right:.5rem;top:.5rem" } },
-      button("+", "Zoom in", () => zoom(1.25, ...middle())), button("−", "Zoom out", () => zoom(0.8, ...middle())), button("Fit", "Fit the drawing", () => fit(true)));
-    canvas.append(controls);
+      button("+", "Zoom in", () => zoom(1.25, ...middle())), button("−", "Zoom out", () => zoom(0.8, ...middle())), button("Fit", "Fit the drawing", fit));
+    const legend = make("div", { className: "kinds" }, ...KINDS.map(([name, text]) => make("span", { text, className: `kind-${name}` })));
+    canvas.append(controls, legend, map);
     requestAnimationFrame(() => fit());
   };
 
@@ -366,10 +398,11 @@
       side.append(make("h4", { text: picked.branch.path ?? picked.branch.label }), make("p", { text: plural(picked.branch.size, "node") }),
         make("button", { text: "Unfold", attributes: { type: "button" }, on: { click: () => unfold(picked.branch) } }));
     } else if (picked) {
-      const [name, opcode, target, inputs, value, where, module] = stage.nodes[picked.leaf];
+      const [name, opcode, target, inputs, value, where, module, text] = stage.nodes[picked.leaf];
+      const tensor = /^(\w+)(\[.*\])$/.exec(value ?? "");
       side.append(make("h4", { text: nameOf(picked.leaf) }));
       const facts = make("dl", { className: "facts" });
-      for (const [word, content] of [["node", name], ["opcode", opcode], ["target", target], ["value", value], ["line", where[0] && place(...where)], ["module", module]]) {
+      for (const [word, content] of [["node", name], ["opcode", opcode], ["target", target], ["call", text], ["shape", tensor?.[2]], ["dtype", tensor?.[1]], ["value", !tensor && value], ["line", where[0] && place(...where)], ["module", module]]) {
         if (content) facts.append(make("div", {}, make("dt", { text: word }), make("dd", { className: "mono" }, content)));
       }
       side.append(facts);
@@ -431,7 +464,7 @@
       ...found,
       unread: found.unread_lines,
       nodes: found.nodes.map((node) => [node.name, node.opcode, node.target,
-        node.inputs.filter((name) => numbers.has(name)).map((name) => numbers.get(name)), node.value, [node.file, node.line], node.module]),
+        node.inputs.filter((name) => numbers.has(name)).map((name) => numbers.get(name)), node.value, [node.file, node.line], node.module, node.text]),
       labels: Object.fromEntries(own.filter(([, words]) => words)),
       parameters: own.filter(([name, , isParameter]) => isParameter && numbers.has(name)).map(([name]) => numbers.get(name)),
     };

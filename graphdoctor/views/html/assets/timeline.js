@@ -18,7 +18,7 @@
       return context.fillRect(x, y, 1, height);
     }
     context.fillStyle = color(kind === "graph" ? "compiled" : kind);
-    if (kind !== "eager" && kind !== "compile") return context.fillRect(x, y, width, height);
+    if (!["eager", "compile", "backward"].includes(kind)) return context.fillRect(x, y, width, height);
     context.save();
     context.beginPath();
     context.rect(x, y, width, height);
@@ -30,8 +30,8 @@
       context.strokeStyle = color(kind);
       context.lineWidth = 2;
       context.beginPath();
-      const slope = kind === "eager" ? height : 0;
-      for (let at = x - height; at < x + width + height; at += 6) {
+      const slope = { eager: height, backward: -height }[kind] ?? 0;
+      for (let at = x - height; at < x + width + 2 * height; at += 6) {
         context.moveTo(at, y + height);
         context.lineTo(at + slope, y);
       }
@@ -141,7 +141,7 @@
             context.beginPath();
             context.rect(left, top, right - left - 3, LINE);
             context.clip();
-            if (part.kind === "eager" || part.kind === "compile") {
+            if (["eager", "compile", "backward"].includes(part.kind)) {
               // Text on stripes needs a background.
               context.fillStyle = color("page");
               context.fillRect(left + 2, top + 2, context.measureText(part.label).width + 4, LINE - 6);
@@ -200,9 +200,9 @@
     document.addEventListener("gd-theme", redraw);
   };
 
-  const WORDS = { graph: "graph", eager: "eager", guards: "guard checks", compile: "compile" };
+  const WORDS = { graph: "graph", eager: "eager", guards: "guard checks", compile: "compile", backward: "backward pass" };
   const KINDS = [["graph", "compiled graph"], ["eager", "eager operations"], ["guards", "guard checks"],
-    ["compile", "compile"], ["python", "Python"]];
+    ["compile", "compile"], ["backward", "backward pass"], ["python", "Python"]];
   const callsBox = document.getElementById("lanes");
   if (callsBox) {
     whenSeen(callsBox, async () => {
@@ -214,10 +214,10 @@
           const named = functions[index];
           totals[kind] = (totals[kind] ?? 0) + end - start;
           const what = { graph: `graph ${id ?? index ?? ""}${named ? ` of ${named}` : ""}`, compile: `compile ${id ?? ""}`,
-            guards: "guard checks", eager: `${count ?? "some"} eager operation${count === 1 ? "" : "s"}` }[kind];
+            guards: "guard checks", backward: "backward pass, outside graphs", eager: `${count ?? "some"} eager operation${count === 1 ? "" : "s"}` }[kind];
           const ops = Object.entries(part.op_names).map(([name, times]) => (times > 1 ? `${name} ×${times}` : name)).join(", ");
           const detail = `${what}${ops ? ` (${ops})` : ""}, ${duration(end - start)}, starting at ${duration(start)}`;
-          return { start, end, kind, label: kind === "eager" ? ops : id ?? "", detail };
+          return { start, end, kind, label: { eager: ops, backward: "backward" }[kind] ?? id ?? "", detail };
         });
         const parts = Object.entries(totals).map(([kind, us]) => `${WORDS[kind]} ${duration(us)}`);
         const hidden = lane.hidden_segments ? `, ${lane.hidden_segments} segments not shown` : "";

@@ -1,0 +1,197 @@
+"""The command that a report ends with: what to run next, for what it found.
+
+Comes in: facts of a run or of a study. Goes out: a command for a shell, or None where nothing is left to run.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from graphdoctor.facts.bench import EAGER, BenchReport
+from graphdoctor.facts.check import CheckReport
+from graphdoctor.facts.command import command_line
+from graphdoctor.facts.comparison import DiagnosisComparison
+from graphdoctor.facts.cure import CURED, CureReport
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.export import ExportReport
+from graphdoctor.facts.fixes import WORKING, Treatment, TrialChoices, TriedPatch
+from graphdoctor.facts.profile import ProfileReport
+from graphdoctor.facts.recording import TargetInfo
+from graphdoctor.facts.survey import SurveyReport
+from graphdoctor.facts.survey_comparison import SurveyComparison
+
+
+def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
+    """Of a run: try fixes for what was found, write those that hold, or measure whether compiling pays.
+
+    Of a script or a log, which only a person can change: the page of what was found.
+    """
+    recording = diagnosis.recording
+    if recording.is_partial or command_line(recording.target, "fix") is None:
+        return explained(finding.code for finding in diagnosis.findings)
+    if (treatment := recording.treatment) is not None:
+        return _after_fix(treatment, recording.target, is_written=is_written or treatment.is_written)
+    return command_line(recording.target, "fix" if _is_broken(diagnosis.findings) else "bench")
+
+
+def after_bench(report: BenchReport) -> str | None:
+    """Of a bench: measure what may be faster, cure what holds it back, keep what is fast, or see why nothing is."""
+    target, best, others = _as_asked(report.target), report.verdict.best, report.variants[1:]
+    if best is None:
+        return command_line(target, "explain")
+    if report.verdict.untried is not None:
+        return command_line(target, "bench", "--variant", report.verdict.untried)
+    if _is_broken(finding for one in others for finding in one.findings):
+        return command_line(target, "fix")
+    if best != EAGER:
+        return kept(target)
+    # Whoever asked why, and nothing else, has been through the rest.
+    reasons = [finding.code for one in others for finding in one.findings if report.measured == ("causes",)]
+    is_slower = all(one.judgement == "slower" for one in others if one.status == "ok")
+    return explained(reasons) or command_line(target, "cure" if is_slower else "profile")
+
+
+def after_profile(report: ProfileReport) -> str | None:
+    """Of a profile: try what its findings ask for, or search for the fastest way to run."""
+    return command_line(_as_asked(report.target), "fix" if _is_broken(report.findings) else "cure")
+
+
+def after_cure(report: CureReport, *, is_written: bool) -> str | None:
+    """Of a cure: write its edits, keep what is fast, or see why nothing is faster than eager mode."""
+    target = _as_asked(report.target)
+    if report.best == CURED and report.diff and not is_written:
+        return command_line(target, "cure", "--apply")
+    return command_line(target, "bench", "--why") if report.best in (None, EAGER) else kept(target)
+
+
+def after_export(report: ExportReport) -> str | None:
+    """Of an export: the page of the first rule that is in the way."""
+    return explained(blocker.finding.code for way in report.ways for blocker in way.blockers)
+
+
+def after_comparison(comparison: DiagnosisComparison) -> str | None:
+    """Of two runs: try fixes for what is new, or measure both."""
+    found = (*comparison.new, *(kept.after for kept in comparison.same))
+    return command_line(comparison.after.target, "fix" if _is_broken(found) else "bench")
+
+
+def after_check(report: CheckReport) -> str | None:
+    """Of a check: the run of the first target that failed it."""
+    return next((_explain(target.target) for target in report.targets if target.state != "passed"), None)
+
+
+def after_survey_comparison(comparison: SurveyComparison) -> str | None:
+    """Of two surveys: the run of the first piece that got worse, or keeps failing, else a measurement of what changed.
+
+    What a library brings has no name for either.
+    """
+    pieces = [piece for piece in comparison.pieces if piece.after.library is None]
+    wrong = sorted((piece for piece in pieces if piece.worse), key=lambda piece: piece.verdict != "failing")
+    if wrong:
+        return _explain(wrong[0].after.target)
+    return command_line(TargetInfo(text=pieces[0].after.target), "bench") if pieces else None
+
+
+def after_survey(report: SurveyReport) -> str | None:
+    """Of a survey: the run of what failed first, or broke most; what a library brings has no name for ``explain``."""
+    own = [row for row in report.rows if row.library is None]
+    failed = next((row for row in own if row.error is not None), None)
+    worst = failed or max(own, key=lambda row: (row.skipped_frames or 0, row.break_sites or 0), default=None)
+    is_bad = worst is not None and (worst.error is not None or worst.skipped_frames or worst.break_sites)
+    return _explain(worst.target) if worst is not None and is_bad else None
+
+
+def _explain(target: str) -> str | None:
+    return command_line(TargetInfo(text=target), "explain")
+
+
+def _as_asked(target: TargetInfo) -> TargetInfo:
+    """The target of a study without the backend that a study has by itself, which the next command chooses anew."""
+    given = {
+        name: value for name, value in target.compile_arguments.items() if (name, value) != ("backend", "inductor")
+    }
+    return target.replace(compile_arguments=given)
+
+
+def kept(target: TargetInfo) -> str | None:
+    """The gate that holds a program without graph breaks to that; the options of its run stand in a file."""
+    alone = command_line(TargetInfo(text=target.text), "check", "--max-breaks", "0")
+    return alone if command_line(target, "check", "--max-breaks", "0") == alone else "graphdoctor init"
+
+
+def guards_command(target: TargetInfo) -> str:
+    """The command that records guards; for what has none of its own, with the name of one."""
+    return command_line(target, "guards") or "graphdoctor guards model.py"
+
+
+def explained(codes: Iterable[str]) -> str | None:
+    """The page of the first of the rules, which costs most."""
+    # A log or a file from elsewhere can call its findings anything.
+    known = (code for code in codes if re.fullmatch(r"GD[0-9]{3}", code))
+    return next((f"graphdoctor rule {code}" for code in known), None)
+
+
+def _is_broken(findings: Iterable[Finding]) -> bool:
+    """Whether ``fix`` comes first: something breaks, recompiles or isn't recorded, and not only compiles long."""
+    return any(is_treatable(finding) and not finding.code.startswith("GD4") for finding in findings)
+
+
+def is_treatable(finding: Finding) -> bool:
+    """Whether ``fix`` looks for something to try for it."""
+    skip = finding.cuda_graph_skip
+    return finding.code.startswith(("GD1", "GD2", "GD4")) or (skip is not None and skip.is_on_gpu)
+
+
+def _after_fix(treatment: Treatment, target: TargetInfo, *, is_written: bool) -> str | None:
+    if treatment.patch is not None:
+        return _after_patch(treatment.patch, target, _timing(treatment.choices), is_written=is_written)
+    if (command := write_command(treatment, target)) is not None and not is_written:
+        return command
+    if treatment.is_interrupted:
+        return command_line(target, "fix", *_choices(treatment))
+    is_unsafe_left = any(fix.untried_cause == "unsafe" for fix in treatment.tried)
+    if is_unsafe_left and treatment.after is None:
+        return command_line(target, "fix", *_choices(treatment), "--unsafe-fixes")
+    return command_line(target, "bench")
+
+
+def _after_patch(patch: TriedPatch, target: TargetInfo, timing: list[str], *, is_written: bool) -> str | None:
+    """Write what holds, unless nobody knows where it was read; else measure it, or try fixes in its place."""
+    if patch.verdict not in WORKING:
+        return command_line(target, "fix")
+    line = command_line(target, "try", *timing, "--apply")
+    if is_written or patch.name == "-" or line is None:
+        return command_line(target, "bench")
+    return line.replace("graphdoctor try ", f"graphdoctor try {shlex.quote(patch.name)} ", 1)
+
+
+def write_command(treatment: Treatment, target: TargetInfo) -> str | None:
+    """The command that writes what holds; None if there is nothing to write, or the run was not one of a target."""
+    return command_line(target, "fix", *_choices(treatment), "--apply") if written_count(treatment) else None
+
+
+def written_count(treatment: Treatment) -> int:
+    """How many edits ``--apply`` writes, settings included."""
+    edits = sum(fix.diff is not None for fix in treatment.applied)
+    return edits + (len(treatment.settings) if treatment.settings_file is not None else 0)
+
+
+def _choices(treatment: Treatment) -> list[str]:
+    """The options of ``fix`` that these fixes were tried with."""
+    choices = treatment.choices
+    if choices is None:
+        is_unsafe = any(fix.is_applied and not fix.is_safe for fix in treatment.tried)
+        return ["--unsafe-fixes"] if is_unsafe else []
+    flags = [flag for code in choices.select for flag in ("--select", code)]
+    flags += [flag for code in choices.ignore for flag in ("--ignore", code)]
+    flags += ["--own-code"] if choices.is_own_code_only else []
+    flags += ["--unsafe-fixes"] if choices.is_unsafe_tried else []
+    flags += [] if choices.proposer is None else ["--proposer", choices.proposer]
+    return flags + _timing(choices)
+
+
+def _timing(choices: TrialChoices | None) -> list[str]:
+    flags = {"none": ["--no-timing"], "each": ["--timing", "each"]}
+    return [] if choices is None else flags.get(choices.timing, [])

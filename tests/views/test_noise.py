@@ -1,0 +1,89 @@
+"""No ratio that noise could make, none that contradicts the times beside it, and no part larger than its whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphdoctor.facts.bench import Noise
+from graphdoctor.facts.diagnosis import Cost
+from graphdoctor.facts.fixes import PairedTime
+from graphdoctor.facts.recording import SteadyCall
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.views.comparison import comparison_view
+from graphdoctor.views.measures import noise_text, parts_of_call
+from graphdoctor.views.profile import profile_view
+from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, cost_text, measured_speed
+from tests.each import for_each
+from tests.factories import diagnosed, recording
+from tests.studies.profile.reports import profiled
+from tests.views.outputs import on_terminal
+
+
+def paired(before_us: float, after_us: float, low: float, high: float) -> PairedTime:
+    return PairedTime(
+        backend="inductor", before_us=before_us, after_us=after_us, ratio=(low + high) / 2, ratio_low=low,
+        ratio_high=high, turns=16,
+    )  # fmt: skip
+
+
+@for_each(
+    "times, said",
+    [
+        (paired(116, 131, 0.92, 0.97), SAME_SPEED),
+        (paired(116, 131, 0.9, 1.2), SAME_SPEED),
+        (paired(100, 70, 0.92, 0.97), TOO_NOISY),
+        (paired(100, 170, 1.1, 1.3), TOO_NOISY),
+        # The ratio is that of 100 and 93, not the middle of the interval.
+        (paired(100, 93, 0.6, 0.96), "1.08× faster (1.04× to 1.7×)"),
+        (paired(100, 120, 1.05, 1.5), "1.2× slower (1.05× to 1.5×)"),
+    ],
+)  # fmt: skip
+def test_a_ratio_follows_from_the_two_times_beside_it(times: PairedTime, said: str) -> None:
+    assert measured_speed(times) == said
+
+
+@for_each("before, after", [(572.0, 1000.0), (1000.0, 572.0), (67.0, 24_000.0), (100.0, 101.0)])
+def test_diff_never_calls_a_call_of_one_run_faster_or_slower(before: float, after: float) -> None:
+    sides = (diagnosed(recording().replace(steady_call=SteadyCall(call_us=us, runs=()))) for us in (before, after))
+    shown = on_terminal(comparison_view(compare(*sides, names=("a", "b"), selection=Selection())), width=140)
+    row = next(line for line in shown.splitlines() if "steady call" in line)
+    assert "one run each: not compared" in row
+    assert not {"faster", "slower"} & set(shown.split())
+
+
+@for_each("parts", [(9000.0, 400.0), (9000.0, 8000.0), (100.0, 200.0), (None, 0.0)])
+def test_shares_of_a_call_are_never_more_than_all_of_it(parts: tuple[float | None, float]) -> None:
+    found = parts_of_call(8000.0, [("kernels", "library", parts[0]), ("rest", "outside", parts[1])])
+    assert sum(part.share for part in found) <= 1 + 1e-9
+
+
+def test_kernels_that_overlap_are_not_said_to_take_longer_than_the_call() -> None:
+    view = profile_view(profiled(kernels_us=1200.0, rest_us=0.0, regime=None), None, root=Path("/project"))
+    shown = on_terminal(view, width=140)
+    assert "A call takes 1.00 ms, all of it in" in shown
+    assert "1.20 ms in" not in shown
+
+
+@for_each(
+    "cost, said",
+    [
+        (Cost(call_us=50.0, call_from="gap", share=0.5), "50 µs per call outside the graphs (50%)"),
+        (Cost(call_us=-9.0, call_from="fix", share=-1.5), "fixing it adds 9 µs per call, timed with the verified fix"),
+    ],
+)  # fmt: skip
+def test_a_cost_has_no_share_above_the_whole(cost: Cost, said: str) -> None:
+    assert cost_text(cost) == said
+
+
+@for_each(
+    "ratio, spread, is_noisy, said",
+    [
+        (0.95, 9.5, True, "Machine too noisy: two eager runs differ by 5%, single calls by 9.5×."),
+        (1.08, 0.31, True, "Machine too noisy: two eager runs differ by 8%, single calls by 31%."),
+        (None, 0.31, True, "Machine too noisy: eager's single calls differ by 31%."),
+        (1.0, 0.01, False, "two eager runs differ by 0%, single calls by 1%"),
+    ],
+)
+def test_noise_is_said_in_one_line(ratio: float | None, spread: float, is_noisy: bool, said: str) -> None:
+    assert noise_text(Noise(ratio=ratio, spread=spread, is_noisy=is_noisy)) == said
