@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     benches,
+    editing,
     fixes,
     lint,
     logs,
@@ -27,8 +28,21 @@ from benchmarks import (
 from benchmarks.rows import Row, Share, as_markdown, as_table
 
 PARTS = (
-    *("overhead", "recompiles", "fixes", "samples", "benches", "startup", "logs", "page", "lint", "fuzz", "survey"),
-    *("merged", "gpu"),
+    *(
+        "overhead",
+        "recompiles",
+        "fixes",
+        "samples",
+        "benches",
+        "profiles",
+        "startup",
+        "logs",
+        "page",
+        "lint",
+        "editing",
+        "fuzz",
+    ),
+    *("survey", "merged", "gpu"),
 )
 _OF_RECORDINGS = {"overhead", "startup"}
 _ASKED_FOR = {"merged", "gpu"}
@@ -77,12 +91,14 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
     if "samples" in parts:
         _say("fixing the samples")
         rows += fixes.measure_samples(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
-    if "benches" in parts:
-        _say("benching")
-        rows += benches.measure(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
-    if "gpu" in parts:
-        _say("benching on a GPU")
-        rows += benches.measure_on_gpu(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
+    for part, said, measured in (
+        ("benches", "benching", benches.measure),
+        ("profiles", "profiling", benches.measure_profiles),
+        ("gpu", "benching on a GPU", benches.measure_on_gpu),
+    ):
+        if part in parts:
+            _say(said)
+            rows += measured(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
     if "startup" in parts:
         _say("starting")
         rows += startup.measure(pairs=pairs * (1 if is_quick else 3), recordings=recordings, folder=folder)
@@ -97,6 +113,9 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
     if "lint" in parts:
         _say("linting")
         rows += lint.measure(is_quick=is_quick, folder=folder)
+    if "editing" in parts:
+        _say("typing into an editor")
+        rows += editing.measure(is_quick=is_quick, folder=folder)
     if "fuzz" in parts:
         _say("reading mutated logs")
         rows += mutated_logs.measure(count=100 if is_quick else 20_000, folder=folder)

@@ -1,4 +1,4 @@
-"""What ``graphdoctor bench`` takes, against a script by hand that does the same (``plain_bench.py``)."""
+"""What ``bench`` and ``profile`` take, against scripts by hand that do the same (``plain_*.py``)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,30 @@ from benchmarks.rows import Row, Share
 
 _HERE = Path(__file__).resolve().parent
 _TARGETS = {"an MLP": "perceptron", "a ResNet block": "resnet_block", "GPT-2 with 4 layers": "gpt2_4_layers"}
-_GPU_TARGETS = {"MobileNet v2": "mobilenet_v2", "GPT-2": "gpt2_12_layers"}
+_GPU_TARGETS = {
+    "MobileNet v2": "mobilenet_v2",
+    "GPT-2": "gpt2_12_layers",
+    "EfficientNet-b0": "efficientnet_b0",
+    "attention": "attention",
+}
 _GPU_MODE = "reduce-overhead"
 _FIRST_ANSWER = b"so far, "
 """What the status line says once there are times."""
 
 
 def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
-    """Measure a bench, how soon it has a first answer, and a thorough one.
+    """Measure a bench, how soon it has a first answer, a thorough one, and a cure beside the bench.
 
     Args:
         pairs: How many pairs to measure, after one that fills the caches.
-        is_quick: One program only, and no thorough bench.
+        is_quick: One program only, no thorough bench and no cure.
         folder: Where to run.
     """
     rows = []
     for name, target in list(_TARGETS.items())[: 1 if is_quick else None]:
         path = _HERE / "targets" / f"{target}.py"
         plain: list[float] = []
+        cured: list[float] = []
         found: dict[str, list[float]] = {"first answer": [], "wall time": [], "wall time, `--thorough`": []}
         for pair in range(-1, pairs):
             plain_s = run([sys.executable, _HERE / "plain_bench.py", path], cwd=folder).wall_s
@@ -45,12 +51,38 @@ def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
             if not is_quick:
                 thorough = run([*graphdoctor(), "bench", path, "--thorough"], cwd=folder)
                 found["wall time, `--thorough`"].append(thorough.wall_s)
+                cured.append(run([*graphdoctor(), "cure", path], cwd=folder).wall_s)
         aims = dict(zip(found, (1.3, 2.5, 6.0), strict=True))
         rows += [
             Row(f"`bench`, {name}: {what}", "plain script", "s", plain, measured, aims[what])
             for what, measured in found.items()
             if measured
         ]
+        rows += [Row(f"`cure`, {name}: wall time", "`bench`", "s", found["wall time"], cured, 3.0)] if cured else []
+    return rows
+
+
+def measure_profiles(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
+    """Measure a profile.
+
+    Args:
+        pairs: How many pairs to measure, after one that fills the caches.
+        is_quick: One program only.
+        folder: Where to run.
+    """
+    rows = []
+    for name, target in list(_TARGETS.items())[: 1 if is_quick else None]:
+        path = _HERE / "targets" / f"{target}.py"
+        plain, profiled = [], []
+        for pair in range(-1, pairs):
+            by_hand = run([sys.executable, _HERE / "plain_profile.py", path], cwd=folder)
+            ours = run([*graphdoctor(), "profile", path], cwd=folder)
+            if pair >= 0:
+                plain.append(by_hand)
+                profiled.append(ours)
+        for what, aim in (("wall", 2.0), ("CPU", None)):
+            plain_s, ours_s = ([getattr(each, f"{what.lower()}_s") for each in runs] for runs in (plain, profiled))
+            rows.append(Row(f"`profile`, {name}: {what} time", "plain script", "s", plain_s, ours_s, aim))
     return rows
 
 
@@ -69,6 +101,7 @@ def measure_on_gpu(*, pairs: int, is_quick: bool, folder: Path) -> list[Row | Sh
         asked = [
             "--device",
             "cuda",
+            "--no-grad",
             "--variant",
             f"mode={_GPU_MODE}",
             "--format",

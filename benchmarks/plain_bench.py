@@ -24,6 +24,8 @@ def main(path: str, device: str = "cpu", *modes: str) -> None:
     spec.loader.exec_module(target)
     model = target.model.to(device)
     inputs = [tensor.to(device) for tensor in target.example_inputs()]
+    # torch can't launch a CUDA graph again while outputs of its last call await their backward pass.
+    torch.set_grad_enabled(device == "cpu")
     ways = {"eager": model, "default": torch.compile(model)}
     ways |= {f"mode={mode}": torch.compile(model, mode=mode) for mode in modes}
     found = {}

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
-SAMPLE = "sample_models/print_in_loop.py"
+SAMPLE = "sample_models/image_filter.py"
 WIDTH = 104
 
 

@@ -1,4 +1,4 @@
-"""A command's name -> what its ``--help`` prints; asked of the command line itself, so the pages can't go stale."""
+"""A command's name -> what its ``--help-all`` prints; asked of the command line itself, so the pages can't go stale."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from graphdoctor.commands import main
 
 
 def help_text(*command: str) -> str:
-    """What ``graphdoctor COMMAND --help`` prints; without a command, the whole program's.
+    """What ``graphdoctor COMMAND --help-all`` prints; without a command, the whole program's.
 
     Args:
         command: The command's name, or nothing.
     """
     printed = io.StringIO()
     with (
-        mock.patch("sys.argv", ["graphdoctor", *command, "--help"]),
+        mock.patch("sys.argv", ["graphdoctor", *command, "--help-all" if command else "--help"]),
         mock.patch.dict("os.environ", {"NO_COLOR": "1", "COLUMNS": "80", "TERM": "dumb"}),
         redirect_stdout(printed),
         suppress(SystemExit),

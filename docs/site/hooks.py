@@ -17,6 +17,7 @@ from rule_pages import families, page_path, rule_pages
 from settings_tables import settings_table, targets_table
 
 from graphdoctor.facts.links import DOCS_URL
+from graphdoctor.servers.mcp.texts import skill
 
 _PART = re.compile(r"^<!-- generated: (?P<kind>[\w-]+)(?: (?P<argument>[\w-]+))? -->$", re.MULTILINE)
 
@@ -31,7 +32,11 @@ _PARTS: dict[str, Callable[..., str]] = {
     "targets": targets_table,
     "formats": formats_table,
     "columns": columns_table,
+    "skill": skill,
 }
+
+_BOOSTS = {"Rules": 1.0, "Reference": 0.5, "How it was made and measured": 0.1}
+"""How far up a search lists what isn't a guide, by its part of the navigation."""
 
 
 def on_config(config: Any) -> Any:  # noqa: ANN401 - MkDocs' own object
@@ -52,8 +57,10 @@ def on_files(files: Files, *, config: Any) -> Files:  # noqa: ANN401 - MkDocs' o
     return files
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """Fill in the generated parts of a page."""
+def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:  # noqa: ANN401 - MkDocs' own object
+    """Say how far up a search lists the page, and fill in the generated parts."""
+    part = page.ancestors[-1].title if page.ancestors else None
+    page.meta.setdefault("search", {"boost": _BOOSTS.get(part, 4.0)})
     return _PART.sub(_part, markdown)
 
 

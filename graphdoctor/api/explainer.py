@@ -75,7 +75,6 @@ class Explainer(CallSpec):
 
         self._check()
         folder = RecordingFolder()
-        complaints: list[str] = []
         started = time.monotonic()
         with recording_alone():
             try:
@@ -84,7 +83,7 @@ class Explainer(CallSpec):
                 measured = Measured(coverage=self.coverage, guard_cost=self.guards, lanes=self.lanes)
                 spec = replace(RunSpec.of(self, target=target.name), own=self.own)
                 request = Request(spec, text, measured=measured)
-                explain(request.for_probe(), target, (args, kwargs), folder.path, complain=complaints.append)
+                explain(request.for_probe(), target, (args, kwargs), folder.path, complain=lambda _text: None)
             except RequestError as error:
                 message, hint = words(error.code, error.values, PYTHON)
                 raise GraphDoctorError(message, hint=hint) from None
@@ -94,8 +93,8 @@ class Explainer(CallSpec):
         ended = ProbeExit(status=None, reason="finished", duration_s=duration_s)
         if (failed := last_events(folder.path).get("call_failed")) is not None:
             ended = end_of_failed_call(failed, duration_s=duration_s)
-            # Dynamo's traceback comes first, then the program's own without torch.compile, if there is one.
-            print(complaints[-1], end="", file=sys.stderr)
+            # The program's own without torch.compile, if it fails there, too; else Dynamo's.
+            print(failed["traceback"], end="", file=sys.stderr)
         write_meta(folder.path, request.described(), ended)
         return Report(folder, has_guards=self.guards)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import sys
 from functools import cached_property
 from pathlib import Path
@@ -20,17 +19,15 @@ from graphdoctor.views.words import nothing_compiled, sentence
 if TYPE_CHECKING:
     from graphdoctor.api.block import RecordingFolder
 
-_FRAME = (
-    '<iframe title="graphdoctor report" sandbox="allow-scripts" srcdoc="{page}" '
-    'style="display: block; box-sizing: border-box; width: 100%; height: min(720px, 85vh); min-height: 360px; '
-    'border: 1px solid #8888; border-radius: 6px; resize: vertical"></iframe>'
-)
+_MOST_IN_A_CELL = 30_000
+"""Bytes of a report in a notebook, which keeps the output of each cell."""
+_REST = '\n\n*Cut here: `report.save("report.html")` writes all of it.*\n'
 
 
 class Report:
     """What torch.compile did, and what it means.
 
-    A notebook displays it as the HTML report. The recording is in a temporary folder that is removed with the report.
+    A notebook displays it as Markdown. The recording is in a temporary folder that is removed with the report.
 
     Args:
         folder: The recording.
@@ -92,12 +89,15 @@ class Report:
     def __repr__(self) -> str:
         return printable(f"<graphdoctor.Report of {self._name}: {self._counts}>")
 
-    def _repr_html_(self) -> str:
-        """The HTML report in a frame of its own, where it can run its scripts but can't reach the notebook."""
-        # Without a base, a link within the page would load the notebook into the frame. It comes before the page's
-        # policy, which allows no base.
-        page = str(self._rendered(DIAGNOSIS.named("html"))).replace("<head>", '<head>\n<base href="about:srcdoc">', 1)
-        return _FRAME.format(page=html.escape(page, quote=True))
+    def _repr_markdown_(self) -> str:
+        """The report for a notebook's cell; the end of a long one is left out, between paragraphs."""
+        text = str(self._rendered(DIAGNOSIS.named("markdown")))
+        whole = text.encode()
+        if len(whole) <= _MOST_IN_A_CELL:
+            return text
+        kept = whole[: _MOST_IN_A_CELL - len(_REST.encode())].decode(errors="ignore").rpartition("\n\n")[0]
+        # A block of code that is cut ends there.
+        return kept + ("\n```" if kept.count("\n```") % 2 else "") + _REST
 
     @property
     def _name(self) -> str:

@@ -10,7 +10,12 @@ import io
 import os
 import sys
 
-from graphdoctor.commands.streams import drop_results, stand_in_for_closed_streams, system_error_text
+from graphdoctor.commands.streams import (
+    drop_results,
+    prepare_streams,
+    system_error_text,
+    write_what_is_missing_in_ascii,
+)
 from graphdoctor.errors import GraphDoctorError
 
 _GARBAGE = (100_000, 20, 20)
@@ -21,11 +26,10 @@ default takes a third of the time that a page does."""
 def main() -> None:
     """Run the command line and exit with its status."""
     gc.set_threshold(*_GARBAGE)
-    stand_in_for_closed_streams()
+    prepare_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal whose encoding lacks a character shows another one.
-            stream.reconfigure(errors="replace")
+            write_what_is_missing_in_ascii(stream)
     try:
         _run_and_flush(sys.argv[1:])
     except SystemExit:
@@ -76,10 +80,25 @@ def _run(arguments: list[str]) -> None:
         return
     from graphdoctor.commands.app import application
 
+    if arguments and arguments[0] not in NAMES and (command := _command_for(arguments[0])) is not None:
+        arguments.insert(0, command)
+        sys.argv.insert(1, command)
     first = next((argument for argument in arguments if not argument.startswith("-")), None)
     # A name that is none, and completion in a shell, need to know them all.
     is_one = first in NAMES and "_GRAPHDOCTOR_COMPLETE" not in os.environ
     application([first] if is_one and first else NAMES)()
+
+
+def _command_for(text: str) -> str | None:
+    """The command for a file that stands in a command's place: ``run`` for a script, or ``explain``; None for none."""
+    from pathlib import Path
+
+    from graphdoctor.trials.launch.discover import is_script
+
+    place, colon, _ = text.rpartition(":")
+    if text.endswith(".py"):
+        return "run" if is_script(Path(text)) else "explain"
+    return "explain" if colon and place.endswith(".py") else None
 
 
 def main_lint() -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator, Sequence
+import keyword
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from graphdoctor import __version__
 from graphdoctor.commands.commands import ABOUT, NAMES, columns, overview
+from graphdoctor.commands.options import IS_ALL_SHOWN
+from graphdoctor.facts.wording import counted
 from graphdoctor.views.printable import printable
 
 HEADINGS: dict[str, tuple[str, ...]] = {
@@ -18,34 +22,60 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         *("-m", "--files", "--from", "--only", "--exclude", "--shard", "--resume", "--input", "--calls", "--backward"),
         *("--train", "--no-grad", "--seed", "--device", "--dtype", "--batch", "--python", "--own", "--timeout"),
     ),
-    "torch.compile": ("--backend", "--mode", "--dynamic", "--fullgraph", "--option", "--regional", "--config"),
+    "torch.compile": (
+        "--backend",
+        "--mode",
+        "--dynamic",
+        "--fullgraph",
+        "--mode",
+        "--dynamic",
+        "--fullgraph",
+        "--option",
+        "--regional",
+        "--config",
+    ),
     "What to measure": (
         *("--coverage", "--measure", "--bench", "--variant", "--sweep", "--minify", "--export", "--fix"),
         "--pages",
     ),
     "Trials": (
+        *("--proposer", "--rounds", "--proposer-timeout", "--allow-edit"),
         *("--try", "--unsafe-fixes", "--apply", "--diff", "--again", "--what-if", "--vary", "--run", "--budget"),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
     "What reads logs": ("--on", "--follow"),
     "Where pieces run": ("--cpus", "--gpus", "--memory", "--retries"),
     "What is allowed": (
-        *("--max-breaks", "--max-recompiles", "--max-graphs", "--min-coverage", "--fail-on"),
+        *("--read-only", "--max-breaks", "--max-recompiles", "--max-graphs", "--min-coverage", "--fail-on"),
         *("--baseline", "--no-baseline", "--update", "--allow-empty"),
     ),
     "What to report": (
         *("--rank", "--own-code", "--select", "--ignore", "--stages", "--stage", "--graph", "--compile"),
-        *("--recording", "--all", "--redact", "--with-trials"),
+        *("--recording", "--all", "--redact", "--with-trials", "--with-environment", "--drop"),
     ),
     "Output": (
-        *("--format", "--output", "--report", "--html", "--open", "--force", "--source", "--stdout"),
+        *("--output", "--format", "--html", "--open", "--report", "--force", "--source", "--stdout"),
         *("--recordings", "--verbose", "--quiet", "--color"),
     ),
-    "Help": ("--help",),
+    "Help": ("--help", "--help-all"),
 }
 """Options by what they are about, in the order in which they are shown; the same in every command."""
 
+_NAMES_OF_SELDOM = """
+    --batch --export --calls --train --no-grad --seed --device --dtype --python --own --timeout --exclude
+    --shard --resume --only --dynamic --fullgraph --option --regional --config --coverage --minify --sweep
+    --check-results --thorough --pages --again --vary --jobs --timing --no-timing --trial-timeout
+    --trial-memory --on --cpus --gpus --memory --retries --no-baseline --allow-empty --own-code --select
+    --ignore --stages --stage --graph --compile --with-trials --drop --open --force --source --stdout
+    --recordings --quiet --color --rounds --proposer-timeout --allow-edit
+"""
+SELDOM = frozenset(_NAMES_OF_SELDOM.split())
+"""Options that ``--help`` only counts: a command's help fits on two screens."""
+
 _REST = "More options"
+_FIRST = re.compile(r"(?<=\.)\s")
+"""The end of a sentence."""
+_LONGEST = 120
 
 
 class Command(typer.core.TyperCommand):
@@ -63,19 +93,36 @@ class Command(typer.core.TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Arguments, and options under headings."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in HEADINGS}, _REST: []}
+        seldom = 0
         for parameter in self._in_order(self.get_params(ctx)):
             record = parameter.get_help_record(ctx)
-            if record is not None:
-                sections[_heading(parameter)].append(record)
+            if record is None:
+                continue
+            if IS_ALL_SHOWN not in ctx.meta and SELDOM.intersection(parameter.opts):
+                seldom += 1
+            else:
+                name, text = record
+                sections[_heading(parameter)].append(
+                    (name, text if IS_ALL_SHOWN in ctx.meta else _FIRST.split(text)[0])
+                )
         for heading, records in sections.items():
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
+        if seldom:
+            formatter.write_paragraph()
+            formatter.write_text(f"{counted(seldom, 'more option')}: --help-all")
 
     @staticmethod
     def _in_order(parameters: Sequence[Any]) -> list[Any]:
         order = [flag for flags in HEADINGS.values() for flag in flags]
         return sorted(parameters, key=lambda one: min((order.index(f) for f in one.opts if f in order), default=0))
+
+
+def _in_short(text: str) -> str:
+    """The first sentence of an option's help, or what it begins with."""
+    first = _FIRST.split(text)[0]
+    return first if len(first) <= _LONGEST else f"{first.partition(': ')[0].rstrip('.')}."
 
 
 def _heading(parameter: Any) -> str:  # noqa: ANN401 - as above
@@ -124,8 +171,32 @@ def _safe_complaints() -> Iterator[None]:
     except _UsageError as error:
         # Without a command, the message is the overview, in lines.
         if error.message.rstrip() != overview(columns()).rstrip():
-            error.message = printable(error.message)
+            known = error
+            error.show = lambda *_: _complain(known)
         raise
+
+
+def _complain(error: Any) -> None:  # noqa: ANN401 - as above
+    """Say what is wrong with the command line as every other error is said."""
+    from graphdoctor.commands.terminal import complain
+    from graphdoctor.facts.hints import near_names
+
+    ctx, option = error.ctx, getattr(error, "option_name", None)
+    if option is not None:
+        # Without the dashes that all have.
+        known = {name.strip("-"): name for name in error.possibilities or ()}
+        error.possibilities = [known[name] for name in near_names(option.strip("-"), known)]
+    command = "graphdoctor" if ctx is None or ctx.parent is None else f"graphdoctor {ctx.info_name}"
+    page = " -o report.html writes a page." if option == "--html" else ""
+    complain(printable(error.format_message()), f"{command} --help says what it takes.{page}")
+
+
+def command_of(name: str) -> Callable[..., None]:
+    """The function that runs a command."""
+    # `try` is no name in Python.
+    known = f"{name}_" if keyword.iskeyword(name) else name
+    command: Callable[..., None] = getattr(importlib.import_module(f"graphdoctor.commands.{known}"), known)
+    return command
 
 
 def application(names: Sequence[str] = NAMES) -> typer.Typer:
@@ -141,8 +212,7 @@ def application(names: Sequence[str] = NAMES) -> typer.Typer:
     )
     app.callback()(graphdoctor)
     for name in names:
-        command = getattr(importlib.import_module(f"graphdoctor.commands.{name}"), name)
-        app.command(name, cls=Command, context_settings=_CONTEXT.get(name))(command)
+        app.command(name, cls=Command, context_settings=_CONTEXT.get(name))(command_of(name))
     return app
 
 

@@ -10,7 +10,7 @@ from graphdoctor.commands.gating import TargetsArgument, choose_targets, policie
 from graphdoctor.commands.options import ProcessOptions, ShownOptions, with_options
 from graphdoctor.commands.output import check_writable, write_content
 from graphdoctor.commands.running import this_project
-from graphdoctor.commands.terminal import complain, say_result
+from graphdoctor.commands.terminal import complain, say, say_result
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BaselineEntry
 from graphdoctor.facts.spec import option
@@ -111,6 +111,7 @@ def _show(update: Update) -> None:
         lines += [f"  - {_entry_text(entry)}" for entry in dropped]
     lines += [f"{name}: dropped, as it is no longer configured" for name in update.dropped_targets]
     say_result(*lines)
+    say("Next: graphdoctor check")
 
 
 def _entry_text(entry: BaselineEntry) -> str:

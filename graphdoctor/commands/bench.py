@@ -96,7 +96,7 @@ def bench(
 
     wanted = Wanted(ways, parts, sizes, is_minified)
     diagnosis = None
-    with set_up(settings, common, is_warm=True) as setup:
+    with set_up(settings, common, given, is_warm=True) as setup:
         if wanted.needs_recording:
             recorded = record_target(replace(request, measured=Measured(coverage=True)).quick, settings.store, setup)
             diagnosis = diagnose_recording(recorded.folder).diagnosis
@@ -107,6 +107,8 @@ def bench(
             made = new_recording(request, settings.store)
         report, diagnosis = benched(request, made.path, diagnosis, setup, wanted)
         sign(made.path)
+        if diagnosis.recording.exit.reason == "finished":
+            setup.on_done(made.path)
     ended = diagnosis.recording.exit
     if report.verdict.best is None and ended.reason != "finished":
         finish(Recorded(made, ended), diagnosis)

@@ -33,6 +33,7 @@ def bundle(
     force: bool = option(False, "Overwrite the file that -o names."),
     redact: bool = option(False, "Leave out source, paths, values and the program's own names."),
     with_trials: bool = option(False, "Include the recordings of the fixes and remedies that were tried."),
+    with_environment: bool = option(False, "Include the values of environment variables that torch guards."),
     is_tried: bool = option(
         True,
         "Run reproduce.py if you made the recording here, and say in issue.md whether it shows the same.",
@@ -56,6 +57,8 @@ def bundle(
 
     if redact and with_trials:
         raise GraphDoctorError("--redact and --with-trials exclude each other.", hint="Trials hold edited source.")
+    if redact and with_environment:
+        raise GraphDoctorError("--redact and --with-environment exclude each other.", hint="Give one of them.")
     if is_run and (redact or not is_tried):
         without = "--redact" if redact else "--no-try"
         raise GraphDoctorError(f"{without} and --run exclude each other.", hint="Give one of them.")
@@ -74,6 +77,7 @@ def bundle(
             root=place.root or Path.cwd(),
             is_redacted=redact,
             has_trials=with_trials,
+            has_environment=with_environment,
             is_tried=is_tried,
             show=progress.say if is_run else None,
             timeout_s=process.timeout,

@@ -30,7 +30,7 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.commands.output import Output, check_outputs, parse_outputs, write_outputs
 from graphdoctor.commands.running import this_project
-from graphdoctor.commands.settings import Budgets
+from graphdoctor.commands.settings import Budgets, ruling_variables
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import FailOn, option
 from graphdoctor.views.formats import CHECK, RenderOptions
@@ -93,7 +93,7 @@ def check(
         judge(run_all(reached.targets, one, run), reached, one, policy, place)
         for reached, one, policy, place in waiting
     ]
-    report = merged_report(reports, Path.cwd())
+    report = merged_report(reports, Path.cwd()).replace(variables=ruling_variables(given))
     write_outputs(report, outputs)
     shown_as.write(report)
     if report.exit_code:

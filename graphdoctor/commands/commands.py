@@ -23,9 +23,12 @@ COMMANDS: dict[str, dict[str, str]] = {
         "survey": "Compile many targets in several ways, and report them in one table.",
         "report": "Show a recording again without running anything.",
         "diff": "Compare two runs: new and gone findings, graphs, coverage, time.",
+        "list": "List the recordings that are kept here, the newest first.",
+        "keep": "Name a recording, so that it stays and every command finds it by that name.",
     },
     "Cure": {
         "fix": "Try fixes by running the target with each, and show which work.",
+        "try": "Try a patch that somebody wrote, as fixes are tried, and say whether it holds.",
         "cure": "Search for the fastest correct way to run a target.",
     },
     "Keep": {
@@ -44,6 +47,8 @@ COMMANDS: dict[str, dict[str, str]] = {
 FOR_TOOLS: dict[str, str] = {
     "unpack": "Write each artifact of a trace log to a file of its own.",
     "schema": "Print the JSON Schema of what --format json writes.",
+    "lsp": "Serve findings to editors (Language Server Protocol).",
+    "mcp": "Serve these commands to coding agents (Model Context Protocol).",
 }
 """Commands that ``--help`` only names."""
 

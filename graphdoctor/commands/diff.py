@@ -154,6 +154,7 @@ def _last_recording(settings: Settings, first: Place) -> Place:
     if isinstance(first.location, Path) and last.path.resolve() == first.location.resolve():
         raise GraphDoctorError(
             f"{first.location} is itself the last recording.",
-            hint="Record again after your change, or name a second run.",
+            hint="Record again after your change, or name a second run. graphdoctor keep NAME keeps one until then; "
+            f"of the others {settings.keep_recordings} stay (the setting keep-recordings).",
         )
     return last

@@ -19,6 +19,7 @@ from graphdoctor.commands.output import Output
 from graphdoctor.commands.running import begin, finish, recording_of, trials_of
 from graphdoctor.commands.terminal import console_of, say
 from graphdoctor.facts.bench import BenchReport
+from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.result import Result
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
@@ -62,7 +63,7 @@ def explain(
         target=target,
     )
     asked = trials_of(trials, given, selection, is_unsafe_tried=True)
-    with recording_of(request, settings, common, is_warm=is_tried or is_benched) as (recorded, setup):
+    with recording_of(request, settings, common, given, is_warm=is_tried or is_benched) as (recorded, setup):
         if is_tried:
             from graphdoctor.fixes.kept import try_fixes
 
@@ -72,11 +73,19 @@ def explain(
             measured = request if "backend" in given else request.with_spec(backend="inductor")
             report = _benched(measured, recorded.folder, setup)
     result = diagnose_recording(recorded.folder, selection, needs)
-    if result.diagnosis.recording.calls or result.diagnosis.recording.compiles or not output.is_text:
+    recording = result.diagnosis.recording
+    # The error below is all there is to say of a program that fails without torch.compile, too.
+    is_told = bool(recording.calls or recording.compiles) and not _fails_alone(recording)
+    if is_told or not output.is_text or output.path is not None:
         output.write(result)
     if report is not None:
         _show(report, output)
     finish(recorded, result.diagnosis)
+
+
+def _fails_alone(recording: Recording) -> bool:
+    errors = [call.error for call in recording.calls]
+    return not recording.graphs and bool(errors) and all(error and error.eager not in (None, "ok") for error in errors)
 
 
 def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:

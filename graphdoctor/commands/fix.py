@@ -18,6 +18,7 @@ from graphdoctor.commands.options import (
     UNSAFE_FIXES,
     CommonOptions,
     Given,
+    ProposerOptions,
     TargetArgument,
     TrialOptions,
     with_options,
@@ -50,6 +51,7 @@ def fix(
     spec: RunSpec,
     common: CommonOptions,
     trials: TrialOptions,
+    proposing: ProposerOptions,
     given: Given,
     is_applied: bool = APPLY,
     is_unsafe_tried: bool = UNSAFE_FIXES,
@@ -73,13 +75,16 @@ def fix(
     if is_applied and not is_tried:
         raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
     if not is_tried:
-        given.refuse(OF_TRIALS, without="trials")
+        given.refuse((*OF_TRIALS, "proposer"), without="trials")
     if is_diff and (common.output is not None or common.format is not None):
         raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave out -o and --format.")
     settings, output = begin(FIXES, common, given, is_applied=is_applied)
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
-    asked = trials_of(trials, given, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
+    asked = replace(
+        trials_of(trials, given, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried),
+        proposer=proposing.proposer_asked(given),
+    )
     python = interpreter(common.python)
     before = None if is_again or not is_tried else kept_fixes(request, asked.choices, settings.store, python)
     if before is not None and not common.quiet:
@@ -99,7 +104,7 @@ def fix(
 
         with (
             _reporting_interrupts(report) as made,
-            recording_of(request, settings, common, is_warm=is_tried) as (recorded, setup),
+            recording_of(request, settings, common, given, is_warm=is_tried) as (recorded, setup),
         ):
             folder = recorded.folder
             made.append(folder)

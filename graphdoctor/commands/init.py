@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 import sys
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,7 +28,7 @@ _HEAD = """\
 # The least severity of a new finding that fails `graphdoctor check`: error, warning, info, or never (budgets only).
 fail-on = "warning"
 # own-code = true           # report findings in your own files only, not in packages
-# ignore = ["GD107"]        # rules that don't count; graphdoctor rule --all lists them
+# ignore = ["GD107"]        # rules that don't count; graphdoctor rule lists them
 # baseline = "graphdoctor-baseline.json"
 
 # Rules that don't count in some files. On a single line: `# graphdoctor: ignore[GD101] why`.
@@ -106,10 +108,13 @@ def add_section(starter: Starter) -> None:
             f"{path} can't take a section at its end: {error}.",
             hint="Write [tool] as a table of its own, or add what graphdoctor init --stdout shows by hand.",
         ) from error
+    is_new = not path.exists()
     try:
         with path.open("ab") as file:
             file.write(added.encode())
     except OSError as error:
+        with contextlib.suppress(OSError):
+            path.unlink() if is_new else os.truncate(path, len(before.encode()))
         raise GraphDoctorError(f"{path} can't be written: {error.strerror}.") from error
 
 
@@ -191,6 +196,6 @@ def _summarize(starter: Starter) -> None:
     for candidate in starter.found.ready:
         say_result(f"{candidate.target}  {candidate.why}")
     if starter.found.ready:
-        say("Next: graphdoctor check, then graphdoctor baseline to allow what is there now.")
+        say("Next: graphdoctor check")
     else:
         say("Found no target that can be run as it is: name one in the section.")

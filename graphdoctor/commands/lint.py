@@ -14,7 +14,7 @@ from graphdoctor.commands.gating import known_baseline, policies
 from graphdoctor.commands.named import last_recording
 from graphdoctor.commands.options import BASELINE, COLOR, NO_BASELINE, Color, ShownOptions, argument, with_options
 from graphdoctor.commands.output import Output
-from graphdoctor.commands.running import project_settings
+from graphdoctor.commands.running import this_project
 from graphdoctor.commands.settings import GateTarget, Project, Settings, load_project, project_folder
 from graphdoctor.commands.terminal import complain
 from graphdoctor.errors import GraphDoctorError
@@ -35,6 +35,17 @@ def _home(folder: Path) -> Path:
     """Where to look for the project of a folder's files: the working directory, unless they belong to another one."""
     own, here = project_folder(folder), project_folder(Path.cwd())
     return Path.cwd() if own is None or own == here else own
+
+
+def _files_of_targets(project: Project) -> list[Path]:
+    """The files that the configured targets are in."""
+    found = []
+    for target in project.targets:
+        folder = target.folder or project.root
+        name = target.target.rpartition(":")[0] if ":" in target.target else target.target
+        module = folder.joinpath(*name.split("."))
+        found += [path for path in (folder / name, module.with_suffix(".py"), module / "__init__.py") if path.is_file()]
+    return list(dict.fromkeys(found))
 
 
 def _merged(reports: Sequence[LintReport]) -> LintReport:
@@ -74,6 +85,8 @@ def lint(
 ) -> None:
     """Find certain graph breaks in source without running it.
 
+    Without files, it looks at those of the configured targets.
+
     Only breaks that are certain are reported, in functions that the source compiles. Those in the
     baseline are known and don't fail.
 
@@ -84,11 +97,17 @@ def lint(
         graphdoctor lint model.py --select GD101: one file, one rule
     """
     output = Output(LINT.named(format), None, RenderOptions(Path.cwd()), color)
+    own = this_project()
+    files = files or _files_of_targets(own)
     if not files:
-        raise GraphDoctorError("No file is named.", hint="graphdoctor lint model.py, or graphdoctor lint src/")
-    place, recorded = _last_recording(project_settings()) if recording else (None, Recorded())
+        raise GraphDoctorError(
+            "No file is named, and no target is configured.", hint="graphdoctor lint model.py, or graphdoctor lint src/"
+        )
+    places: list[str] = []
     reports = []
     for project, paths in _by_project([path for each in files for path in python_files(each)]):
+        place, recorded = _last_recording(project.settings) if recording else (None, Recorded())
+        places += [place] if place is not None else []
         _, known = known_baseline(project, baseline, is_without=is_without_baseline)
         # A project without targets has the policy that one would have.
         targets = project.targets or (GateTarget(RunSpec(target=""), name=""),)
@@ -103,7 +122,7 @@ def lint(
                 recorded=recorded,
             )
         )
-    report = _merged(reports).replace(recording=place)
+    report = _merged(reports).replace(recording=", ".join(places) or None)
     output.write(report)
     for one in report.unreadable:
         complain(f"{one.file}{f':{one.line}' if one.line else ''} {one.message}.")

@@ -10,14 +10,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor
 from graphdoctor.facts.base import Fact
+from graphdoctor.facts.bench import BenchReport
+from graphdoctor.facts.cure import CureReport
 from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.export import ExportReport
 from graphdoctor.facts.result import Result
+from graphdoctor.probe.wire import BENCH_FILE, CURE_FILE, EXPORT_FILE
 from graphdoctor.rules.diagnosed import Needs, chosen_stages, diagnose_on, diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.documents import BOM, file_content, parsed_json, read_diagnosis, read_document
@@ -25,6 +29,7 @@ from graphdoctor.trace.logs import hindrance, logs_of
 from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Location, Url, location_of, place_at
 from graphdoctor.trials.launch.store import FOLDER
+from graphdoctor.views.formats import Document
 
 _Report = TypeVar("_Report", bound="Fact")
 
@@ -148,7 +153,7 @@ def diagnose_place(
 ) -> Result:
     """The diagnosis of whatever an argument names."""
     if place.kind != "document":
-        piece = partial(diagnose_recording, place.location, selection, needs, root=Path.cwd(), rank=rank)
+        piece = partial(diagnose_recording, place.location, selection, needs, root=place.root or Path.cwd(), rank=rank)
         (result,) = diagnose_on(executor, [piece])
         return result
     if rank is not None:
@@ -202,6 +207,35 @@ def _read_document(location: Location) -> Diagnosis:
     except CutStreamError as error:
         raise GraphDoctorError(f"{location} can't be read: {error.reason}.") from error
     return read_diagnosis(content, str(location))
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study found, as an earlier command left it; ``said`` is its answer, None for a profile or an export."""
+
+    command: str
+    document: Document[Any]
+    content: Any
+    said: str | None
+
+
+def kept_study(place: Place) -> Study | None:
+    """The study that a recording was made for; None if there is none."""
+    from graphdoctor.studies.documents import CURE, EXPORT
+    from graphdoctor.views.formats import BENCH
+
+    if place.kind != "folder" or isinstance(place.location, Url):
+        return None
+    if (place.path / CURE_FILE).is_file():
+        cure = kept_report(place, CureReport, file=CURE_FILE, command="cure", has=("steps",))
+        return Study("cure", CURE, cure, cure.text)
+    if (place.path / BENCH_FILE).is_file():
+        bench = kept_report(place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict"))
+        return Study("bench", BENCH, bench, bench.verdict.text)
+    if (place.path / EXPORT_FILE).is_file():
+        export = kept_report(place, ExportReport, file=EXPORT_FILE, command="export", has=("ways",))
+        return Study("export", EXPORT, export, None)
+    return None
 
 
 def kept_report(place: Place, kind: type[_Report], *, file: str, command: str, has: Collection[str]) -> _Report:

@@ -23,6 +23,7 @@ from graphdoctor.facts.spec import STAGES, RunOption, RunSpec, Timing, option, o
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
     from graphdoctor.executors.executor import Executor
+    from graphdoctor.fixes.proposals import Proposer
     from graphdoctor.rules.diagnosed import StagesAsked
     from graphdoctor.rules.diagnosis.selection import Selection
 
@@ -108,7 +109,7 @@ class PageOptions:
     """The page that is opened."""
 
     html: bool = option(
-        False, "Write one HTML file: what -o names, else graphdoctor-report.html (graphdoctor-diff.html for diff)."
+        False, "Write a page and open it: -o FILE.html, else graphdoctor-report.html (graphdoctor-diff.html for diff)."
     )
     is_opened: bool = option(True, "Open the file of --html in a browser.", flag="--open/--no-open")
 
@@ -174,7 +175,10 @@ class OutputOptions(ProcessOptions):
 
     format: str | None = option(None, "{formats}. By default, what the ending of -o says, else text.", metavar="FORMAT")
     output: Path | None = option(
-        None, "Write the result to this file; - is standard output.", flag="--output -o", metavar="FILE"
+        None,
+        "Write the result to this file, in the format that its ending names; - is standard output.",
+        flag="--output -o",
+        metavar="FILE",
     )
     force: bool = option(False, "Overwrite the file that -o names.")
     verbose: bool = VERBOSE
@@ -244,8 +248,66 @@ OF_TRIALS = names_of(TrialOptions)
 """Parameters that have no effect without trials."""
 
 
+@dataclass(frozen=True)
+class ProposerOptions:
+    """Who is asked for edits of what is left."""
+
+    proposer: str | None = option(
+        None,
+        "Ask this command for an edit of each finding that is left. It gets one JSON document and answers with a "
+        "unified diff, which is tried as every edit is.",
+        metavar="COMMAND",
+    )
+    rounds: int = option(
+        3, "How often it is asked about a finding, each time with why the edit before failed.", metavar="N", least=1
+    )
+    proposer_timeout: float = option(300.0, "Stop it after this many seconds.", metavar="SECONDS")
+    allow_edit: list[str] | None = option(
+        None,
+        "Let it edit files whose path matches this, also tests and files that it wasn't sent. Repeatable.",
+        metavar="PATTERN",
+    )
+
+    def proposer_asked(self, given: Given) -> Proposer | None:
+        """What is asked; None for nothing."""
+        from graphdoctor.fixes.proposals import Proposer
+
+        if self.proposer is None:
+            given.refuse(("rounds", "proposer_timeout", "allow_edit"), without="--proposer")
+            return None
+        found = Proposer(self.proposer, self.rounds, self.proposer_timeout, tuple(self.allow_edit or ()))
+        found.check()
+        return found
+
+
+IS_ALL_SHOWN = "graphdoctor.help-all"
+"""Of what typer keeps for a command line, whether its help is that of every option."""
+
+
+def _show_all(ctx: typer.Context, is_asked: bool) -> None:
+    if is_asked:
+        ctx.meta[IS_ALL_SHOWN] = True
+        typer.echo(ctx.get_help(), color=ctx.color)
+        raise typer.Exit
+
+
+_HELP_ALL = inspect.Parameter(
+    "is_help_all",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool, typer.Option("--help-all", help="Show every option in full and exit.", is_eager=True, callback=_show_all)
+    ],
+)
+
+_CHANGE_NO_PHASE = ("is_help_all", "quiet", "color", "force", "is_again", "is_applied", "is_diff", "timeout")
+
+
 class Given(dict[str, str]):
     """The options that were written out on the command line: the flag as it is called, by parameter name."""
+
+    command: tuple[str, ...] = ()
+    """The command, its target and the values of all options, but for those that change no phase of it."""
 
     def refuse(self, names: Iterable[str], *, without: str) -> None:
         """Refuse options that have no effect."""
@@ -294,9 +356,10 @@ def with_options(
         if hints[parameter.name] is not Given:
             own = (parameter.name, hints[parameter.name], parameter.default)
             found += [_parameter(*each, formats, defaults) for each in groups.get(parameter.name, [own])]
+    found.append(_HELP_ALL)
 
     @functools.wraps(command)
-    def run(ctx: typer.Context, **values: Any) -> None:  # noqa: ANN401
+    def run(ctx: typer.Context, *, is_help_all: bool, **values: Any) -> None:  # noqa: ANN401, ARG001
         for name, options in groups.items():
             taken = {option_name: values.pop(option_name) for option_name, _, _ in options}
             values[name] = run_spec(taken) if hints[name] is RunSpec else hints[name](**taken)
@@ -356,6 +419,10 @@ def _number(number: float | None) -> float | None:
 
 def _given(ctx: typer.Context) -> Given:
     found = Given()
+    found.command = (
+        ctx.command.name or "",
+        *(f"{name}={value}" for name, value in sorted(ctx.params.items()) if name not in _CHANGE_NO_PHASE),
+    )
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name or "")
         if source is not None and source.name == "COMMANDLINE" and parameter.name and parameter.opts:

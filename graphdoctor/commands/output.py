@@ -65,6 +65,10 @@ class Output(Generic[C]):
         """The same for what turned out to be another document."""
         return Output(**vars(self) | {"format": document.named(self.format.name)})
 
+    def from_folder(self, root: Path | None) -> Output[C]:
+        """The same for what names files from a folder; None for the working directory."""
+        return self if root is None else replace(self, options=replace(self.options, root=root))
+
     def content(self, result: C) -> str | bytes:
         """A result as it is written to a file."""
         console = console_of(self.color, file=StringIO(), width=_FILE_WIDTH) if self.is_text else None

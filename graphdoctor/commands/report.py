@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from graphdoctor.commands.named import diagnose_place, location_named, place_named
+from graphdoctor.commands.named import diagnose_place, kept_study, location_named, place_named
 from graphdoctor.commands.options import (
     NAMED_HELP,
     RANK,
@@ -29,6 +29,8 @@ from graphdoctor.trace.folder import ranks_at
 from graphdoctor.views.formats import DIAGNOSIS
 
 _PAGE = Path("graphdoctor-report.html")
+_AS_FOUND = ("text", "markdown")
+"""Formats in which what a study found is shown; the others hold the run that it was made of, with its graphs."""
 
 
 def _of_one_rank(staged: StagesOptions, compiles: Sequence[str], output: Output[Result]) -> Iterator[tuple[str, ...]]:
@@ -94,5 +96,9 @@ def report(
         for flags in _of_one_rank(staged, compiles or (), output):
             raise several_ranks(place.location, ranks, "report", *flags)
         output.showing(JOB).write(job_report(place.location, ranks, executor, selection))
+    elif output.format.name in _AS_FOUND and not staged.stages and rank is None and (study := kept_study(place)):
+        output.showing(study.document).write(study.content)
     else:
+        # Names are those of the folder that it was made in, as its fixes' are.
+        output = output.from_folder(place.root)
         output.write(diagnose_place(place, selection, needs, rank=rank, executor=executor))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Annotated
 
 from graphdoctor.commands.options import COLOR, Color, argument, with_options
 from graphdoctor.commands.output import Output
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.hints import near_names
 from graphdoctor.facts.spec import option
 from graphdoctor.rules.diagnosis.rule import Page
 from graphdoctor.views.formats import RULES, RenderOptions
@@ -17,7 +17,7 @@ from graphdoctor.views.formats import RULES, RenderOptions
 @with_options(formats=RULES.names)
 def rule(
     codes: Annotated[list[str] | None, argument("Codes or beginnings of codes: GD101, GD1.")] = None,
-    is_all: bool = option(False, "Every rule.", flag="--all"),
+    is_all: bool = option(False, "Every rule, as without a code.", flag="--all"),
     format: str = option(RULES.names[0], "{formats}.", metavar="FORMAT"),
     color: Color = COLOR,
 ) -> None:
@@ -25,7 +25,7 @@ def rule(
 
     Examples:
         graphdoctor rule GD101: one rule
-        graphdoctor rule --all: every rule
+        graphdoctor rule: a line for each rule
     """
     from graphdoctor.rules.catalog import PAGES
 
@@ -33,17 +33,15 @@ def rule(
     chosen = list(PAGES.values()) if is_all else []
     for code in codes or []:
         chosen += [found for found in _named(code, PAGES) if found not in chosen]
-    if not chosen:
-        raise GraphDoctorError("No rule is named.", hint="Give a code, such as GD101, or --all.")
-    output.write(chosen)
+    output.write(chosen or list(PAGES.values()))
 
 
 def _named(code: str, rules: dict[str, Page]) -> list[Page]:
     found = [rule for name, rule in rules.items() if name.startswith(code.upper()) or rule.name == code]
     if found:
         return found
-    near = difflib.get_close_matches(code.upper(), rules, n=len(rules))
+    near = near_names(code.upper(), rules, most=len(rules))
     # A slip is likelier at the end of a code than at its beginning.
     near = sorted(near, key=lambda name: not name.startswith(code.upper()[:3]))[:3]
-    hint = f"Did you mean {' or '.join(near)}?" if near else "graphdoctor rule --all lists the rules."
+    hint = f"Did you mean {' or '.join(near)}?" if near else "graphdoctor rule lists the rules."
     raise GraphDoctorError(f"There is no rule {code}.", hint=hint)

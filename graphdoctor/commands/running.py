@@ -75,14 +75,16 @@ def begin(
 
 
 @contextlib.contextmanager
-def set_up(settings: Settings, process: ProcessOptions, *, is_warm: bool = False) -> Iterator[Setup]:
+def set_up(settings: Settings, process: ProcessOptions, given: Given, *, is_warm: bool = False) -> Iterator[Setup]:
     """How to run processes while a status line shows what they do."""
+    from graphdoctor.commands.phases import phases_of
     from graphdoctor.commands.progress import Progress
 
     import_report_meanwhile()
     if is_warm:
         _import_meanwhile("graphdoctor.fixes.search")
-    with Progress(is_quiet=process.quiet) as progress, contextlib.ExitStack() as stack:
+    phases = phases_of(given.command, settings.store, process.python)
+    with Progress(phases, is_quiet=process.quiet) as progress, contextlib.ExitStack() as stack:
         limit_s = settings.timeout if process.timeout is None else process.timeout
         setup = progress.setup(process.python, limit_s)
         if is_warm:
@@ -93,11 +95,14 @@ def set_up(settings: Settings, process: ProcessOptions, *, is_warm: bool = False
 
 @contextlib.contextmanager
 def recording_of(
-    request: Request, settings: Settings, process: ProcessOptions, *, is_warm: bool = False
+    request: Request, settings: Settings, process: ProcessOptions, given: Given, *, is_warm: bool = False
 ) -> Iterator[tuple[Recorded, Setup]]:
     """As ``set_up``, once the target has been run in a new recording."""
-    with set_up(settings, process, is_warm=is_warm) as setup:
-        yield record_target(request, settings.store, setup), setup
+    with set_up(settings, process, given, is_warm=is_warm) as setup:
+        recorded = record_target(request, settings.store, setup)
+        yield recorded, setup
+        if recorded.exit.reason == "finished":
+            setup.on_done(recorded.folder)
 
 
 def import_report_meanwhile() -> None:
@@ -144,7 +149,7 @@ def finish(recorded: Recorded, diagnosis: Diagnosis) -> None:
     """Print how the run ended where that is a problem, and exit as a command whose job is the diagnosis."""
     tell_place(recorded.made)
     if recorded.exit.message:
-        complain(recorded.exit.message, recorded.exit.hint)
+        complain(recorded.exit.message, _with_script(recorded.exit.hint, diagnosis))
     elif (lost := recorded.lost(diagnosis)) is not None:
         complain(lost)
     if recorded.is_interrupted:
@@ -153,7 +158,20 @@ def finish(recorded: Recorded, diagnosis: Diagnosis) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
+def _with_script(hint: str | None, diagnosis: Diagnosis) -> str | None:
+    """A hint, and how to record a file that made no call because it's a script."""
+    from graphdoctor.trials.launch.discover import is_script, script_hint
+
+    text = diagnosis.recording.target.text or ""
+    file = text if text.endswith(".py") else text.rpartition(":")[0]
+    if diagnosis.recording.calls or not is_script(Path(file)):
+        return hint
+    return "\n".join(filter(None, (hint, script_hint(file))))
+
+
 def tell_place(made: NewRecording) -> None:
-    """Say where a recording is that isn't where one looks for it."""
+    """Say where a recording is that isn't where one looks for it, and what was removed for it."""
     if made.is_elsewhere:
-        say(f"This folder can't be written, so the recording is {made.path}")
+        say(f"Read-only folder; recording saved to {made.path}")
+    if made.removed:
+        say(f"Removed the oldest {'recording' if len(made.removed) == 1 else 'recordings'}: {', '.join(made.removed)}")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from graphdoctor.commands.options import with_options
+
 
 def _names() -> list[str]:
     from graphdoctor.views.json import DOCUMENTS
@@ -14,14 +16,15 @@ def _names() -> list[str]:
     return list(DOCUMENTS)
 
 
+@with_options
 def schema(
     document: Annotated[
         str,
         typer.Argument(
             autocompletion=_names,
             help="diagnosis, which explain and others write; job, which report writes of several ranks; comparison and "
-            "survey-comparison, which diff writes; or check, lint, bench, cure, profile, export or survey, which the "
-            "command of that name writes.",
+            "survey-comparison, which diff writes; proposal, which fix --proposer sends; or check, lint, bench, cure, "
+            "profile, export or survey, which the command of that name writes.",
         ),
     ] = "diagnosis",
 ) -> None:

@@ -5,10 +5,9 @@ Comes in: a folder and the environment. Goes out: its ``Settings``, or its ``Pro
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from configparser import ConfigParser
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -16,8 +15,10 @@ from typing import Any, cast, get_args
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName
+from graphdoctor.facts.hints import near_names
 from graphdoctor.facts.spec import FailOn, RunSpec, option
 from graphdoctor.facts.values import RUN, SWITCH, TEXTS, kinds_of, read_table, tables
+from graphdoctor.trace.storage.log_file import LIMITS, Limits
 from graphdoctor.trials.launch.discover import project_folders
 from graphdoctor.trials.launch.store import Store
 
@@ -53,6 +54,14 @@ class Settings:
     baseline: Path | None = option(None, f"The gate's baseline file; unset for `{BASELINE}` in the project's folder.")
     per_path_ignores: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (), "Path patterns, each with the code prefixes that don't count there."
+    )
+
+    log_line_mib: int = option(Limits.log_line_mib, "The longest line of a compressed log, in MiB.", least=1)
+    log_record_mib: int = option(Limits.log_record_mib, "The longest record of a compressed log, in MiB.", least=1)
+    log_ratio: int = option(
+        Limits.log_ratio,
+        "How many times its size a compressed log may hold; what is over any limit isn't read.",
+        least=1,
     )
 
     @property
@@ -176,8 +185,15 @@ def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
     return [f"graphdoctor doesn't read {_PREFIX}{name}.{_near(name, known)}" for name in unread if name not in known]
 
 
+def ruling_variables(overruled: Container[str], environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The ``GRAPHDOCTOR_*`` variables that say what fails, as they are set; without those that an option overrules."""
+    names = {_PREFIX + name.upper(): name for name in ("fail_on", "baseline", "select", "ignore")}
+    found = (key for key, name in names.items() if key in environment and name not in overruled)
+    return tuple(f"{key}={environment[key]}" for key in found)
+
+
 def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name.upper(), known, n=1)
+    near = near_names(name.upper(), known, most=1)
     return f" Did you mean {_PREFIX}{near[0]}?" if near else ""
 
 
@@ -203,7 +219,9 @@ def _settings_of(
     values = _with_paths(read_table(settings, _KINDS, f"{path}: "), path.parent if path else start)
     names = {_PREFIX + name.upper(): name for name in _KINDS}
     given = {names[name]: _from_text(name, names[name], text) for name, text in environment.items() if name in names}
-    return Settings(**values | _with_paths(read_table(given, _KINDS, f"{_PREFIX}… in the environment: "), start))
+    found = Settings(**values | _with_paths(read_table(given, _KINDS, f"{_PREFIX}… in the environment: "), start))
+    LIMITS.set(Limits(**{limit.name: getattr(found, limit.name) for limit in fields(Limits)}))
+    return found
 
 
 def _with_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import io
 import os
 import sys
-from typing import IO, NoReturn
+from typing import IO, TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_THE_SYSTEM = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EBADF, errno.EMFILE, errno.ENFILE)
 """Errors that are nobody's mistake in graphdoctor."""
+STANDARD_OUTPUT = "Standard output"
+"""The name of its file in errors."""
+_IN_ASCII = {
+    **{"µ": "u", "·": "-", "→": "->", "×": "x", "…": "...", "–": "-", "│": "|", "§": "section ", "±": "+-"},
+    **{"━": "-", "╸": "-", "╺": "-", "•": "*"},
+}
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """What a stream writes in place of characters that its encoding lacks: units stay units."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_IN_ASCII.get(each) or ascii(each)[1:-1] for each in missing), error.end
+
+
+def write_what_is_missing_in_ascii(stream: io.TextIOWrapper) -> None:
+    """Let a stream write every text, whatever its encoding."""
+    codecs.register_error("graphdoctor", _in_ascii)
+    stream.reconfigure(errors="graphdoctor")
+
+
+class _Results(io.FileIO):
+    """Standard output, which the errors of its writes name."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = STANDARD_OUTPUT
+            raise
 
 
 class ClosedStream(io.TextIOBase):
@@ -18,7 +53,7 @@ class ClosedStream(io.TextIOBase):
 
     def write(self, _text: str) -> NoReturn:
         """Refuse, as the system would."""
-        raise OSError(errno.EBADF, "it is closed", "standard output")
+        raise OSError(errno.EBADF, "it is closed", STANDARD_OUTPUT)
 
     @property
     def buffer(self) -> NoReturn:
@@ -26,8 +61,8 @@ class ClosedStream(io.TextIOBase):
         self.write("")
 
 
-def stand_in_for_closed_streams() -> None:
-    """Put something in the place of each standard stream that is closed.
+def prepare_streams() -> None:
+    """Let errors name standard output, and put something in the place of each standard stream that is closed.
 
     Otherwise the next file that is opened gets its number, and whatever is printed goes into that file.
     """
@@ -39,6 +74,9 @@ def stand_in_for_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
     if sys.stdout is None:
         sys.stdout = ClosedStream()
+    elif sys.stdout is sys.__stdout__:
+        kept = {name: getattr(sys.stdout, name) for name in ("encoding", "errors", "line_buffering")}
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Results(1, "wb", closefd=False)), **kept)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for as long as the process lives
 
@@ -56,10 +94,9 @@ def system_error_text(error: OSError) -> str | None:
         return None
     reason = error.strerror or "unknown error"
     if error.filename is None:
-        return f"Standard output can't be written: {reason}."
+        return f"The system refused to go on: {reason}."
     what = "can't be written" if error.errno in (*_FULL, errno.EROFS, errno.EBADF) else "can't be used"
-    name = str(error.filename)
-    return f"{name[:1].upper() + name[1:] if name == 'standard output' else name} {what}: {reason}."
+    return f"{error.filename} {what}: {reason}."
 
 
 def is_closed(stream: IO[str]) -> bool:

@@ -36,7 +36,8 @@ from graphdoctor.executors.executor import Environment, Share, executor_for
 from graphdoctor.executors.machine import cores, gpus
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.spec import RunSpec, option
-from graphdoctor.facts.survey import SurveyReport
+from graphdoctor.facts.survey import SurveyReport, SurveyRow
+from graphdoctor.facts.wording import counted
 from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.merge import merge_surveys
 from graphdoctor.studies.survey.parquet import check_installed
@@ -165,6 +166,7 @@ def survey(
     _write(surveyed.report, outputs, surveyed.folder)
     if surveyed.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
+    _check_any_loaded(surveyed.report.rows)
 
 
 # Surveys that have run.
@@ -226,6 +228,12 @@ def _asked(
     )
 
 
+def _check_any_loaded(rows: Sequence[SurveyRow]) -> None:
+    if rows and all(row.status == "load_failed" for row in rows):
+        reason = f"None of {counted(len(rows), 'piece')} could be loaded. {rows[0].name}: {rows[0].error}"
+        raise GraphDoctorError(f"{reason.rstrip('.')}.")
+
+
 def _name(texts: Sequence[str], libraries: Sequence[str]) -> str:
     """What a survey without a file is called: its entries, the first alone if there are many."""
     entries = [*libraries, *texts]
@@ -238,6 +246,9 @@ def _working(options: SurveyOptions, cluster: str | None, nodes: Environment, *,
         # Times are only worth something on cores that nobody else has.
         jobs = jobs or 1
         cpus = cpus or max(cores() // jobs, 1)
+    elif not is_local:
+        # Ray would begin all at once, and each would take all cores.
+        cpus = cpus or 1
     # Where there are none, what asks for CUDA says so in its row.
     gpu_count = options.gpus if options.gpus is not None else int(not is_local or gpus() != ())
     # Processes of this machine have what this one has.

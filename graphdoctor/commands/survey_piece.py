@@ -31,8 +31,10 @@ from graphdoctor.facts.survey_comparison import COUNTS_OF_RECORDS
 from graphdoctor.rules.gate.check import missing_records
 from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
 from graphdoctor.studies.survey.survey_file import SurveyOptions
+from graphdoctor.trace.folder import is_in_use
 from graphdoctor.trials.launch.child import Setup, handling, interpreter, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request, parse_target
+from graphdoctor.trials.launch.store import Store
 from graphdoctor.trials.launch.unchanged import reads_of
 from graphdoctor.trials.launch.warm import WarmProbes
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.spec import RunSpec
     from graphdoctor.facts.survey import SurveyStage
 
+_FOLDER = "graphdoctor-survey-"
 _RECORDING = "recording"
 _MAX_FILE_BYTES = 32 * 2**20
 
@@ -115,13 +118,21 @@ class PieceResult:
 
 
 def work_on(piece: SurveyPiece) -> PieceResult:
-    """Work on one piece."""
-    folder = Path(tempfile.mkdtemp(prefix="graphdoctor-survey-"))
-    try:
-        with _Deadline(piece.measured.timeout_s) as deadline:
-            return _Worker(piece, folder, deadline).result()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    """Work on one piece, after removing what killed surveys left."""
+    base = Path(tempfile.gettempdir())
+    for left in base.glob(f"{_FOLDER}*"):
+        with contextlib.suppress(OSError):
+            if left.lstat().st_uid == os.getuid() and not is_in_use(left):
+                shutil.rmtree(left, ignore_errors=True)
+    # Locked before it has the name by which others look for what was left.
+    hidden = Path(tempfile.mkdtemp(prefix=f".{_FOLDER}"))
+    with Store.hold(hidden):
+        folder = hidden.rename(base / hidden.name.removeprefix("."))
+        try:
+            with _Deadline(piece.measured.timeout_s) as deadline:
+                return _Worker(piece, folder, deadline).result()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Deadline(contextlib.ExitStack):

@@ -7,7 +7,6 @@ libraries which architectures they have.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import fnmatch
 import functools
 import glob
@@ -24,7 +23,7 @@ from graphdoctor import __version__
 from graphdoctor.commands.survey_piece import Architecture, SurveyPiece, digest_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.hints import did_you_mean
+from graphdoctor.facts.hints import did_you_mean, near_names
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.survey import SurveyVariant
 from graphdoctor.facts.values import RUN, TEXT, read_table
@@ -191,7 +190,7 @@ def _of_library(entry: ListedTargets, library: str, asked: SurveyAsked, programs
     ]
     if not kept:
         names = [one.name for one in catalog.architectures]
-        near = [name for wanted in entry.only for name in difflib.get_close_matches(wanted, names, n=2)]
+        near = [name for wanted in entry.only for name in near_names(wanted, names, most=2)]
         hint = did_you_mean(near, f"It has {len(names)}, such as {names[0]}.")
         raise GraphDoctorError(f"No architecture of {library} {catalog.version} is left.", hint=hint)
     for one in kept:

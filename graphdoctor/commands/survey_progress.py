@@ -116,13 +116,14 @@ class SurveyProgress:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
+        from graphdoctor.views.progress import clock_text
         from graphdoctor.views.survey_words import STATUS_TEXTS, seconds_of
 
         now = time.monotonic()
         made = self._statuses.total()
         done = self._kept + made
         left = [text] if (text := self._left(made, now)) else []
-        so_far = f"{_clock(now - self._began)} so far"
+        so_far = f"{clock_text(now - self._began)} so far"
         if not self._count:
             return [_line(" · ".join([*(text for text, _ in self._last), so_far]))]
         bar = ProgressBar(total=self._count, completed=done, width=max(width // 3, 1))
@@ -149,14 +150,7 @@ class SurveyProgress:
 
         rest = self._count - self._kept - made
         expected = (self._moved - self._began) / made * rest - (now - self._moved) if made else None
-        return left_text(expected, is_open=False)
-
-
-def _clock(seconds: float) -> str:
-    """A time that runs: ``0:42``, ``1:02:03``."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+        return left_text(expected)
 
 
 def _line(text: str, style: str = "") -> RenderableType:

@@ -154,7 +154,7 @@ class _Run:
         with_cuda = [piece for piece in pieces if (piece.spec.device or "").startswith("cuda")]
         others = [piece for piece in pieces if piece not in with_cuda]
         return [
-            *self._run(others, replace(share, gpus=0), is_last=is_last),
+            *self._run(others, replace(share, gpus=None), is_last=is_last),
             *self._run(with_cuda, share, is_last=is_last),
         ]
 

@@ -37,6 +37,11 @@ def say_result(*lines: str) -> None:
     print(*map(_line, lines), sep="\n")
 
 
+def say_serving() -> None:
+    """What a person sees who starts a server in a terminal."""
+    say("Serving on standard input and output until a client closes them.")
+
+
 def complain(message: str, hint: str | None = None) -> None:
     """Say on standard error what is wrong and what to do; a hint can have several lines."""
     say(f"error: {message}")

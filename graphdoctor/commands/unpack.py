@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from graphdoctor import __version__
 from graphdoctor.commands.named import place_named
@@ -21,7 +18,7 @@ from graphdoctor.facts.wording import counted
 def unpack(
     process: ProcessOptions,
     recording: LogArgument = None,
-    folder: Annotated[Path, typer.Argument(help="Write to this folder.")] = Path("unpacked"),
+    folder: Path = option(Path("unpacked"), "Write to this folder.", flag="--output -o", metavar="DIR"),
     force: bool = option(False, "Write into a folder that isn't empty, and replace files in it."),
 ) -> None:
     """Write each artifact of a trace log to a file of its own.
@@ -31,7 +28,7 @@ def unpack(
 
     Examples:
         graphdoctor unpack: of the last recording, to unpacked/
-        graphdoctor unpack logs artifacts: of a folder that TORCH_TRACE wrote
+        graphdoctor unpack logs -o artifacts: of a folder that TORCH_TRACE wrote
     """
     from graphdoctor.commands.progress import Progress
     from graphdoctor.trace.unpack import INDEX

@@ -17,7 +17,7 @@ from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
-from graphdoctor.facts.trials import THE_CALL, Attacked, Comparison, Difference, ResultKind
+from graphdoctor.facts.trials import THE_CALL, Attacked, AttackFailure, Comparison, Difference, ResultKind
 from graphdoctor.facts.wording import kind_text, listed
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.trials.launch.request import Measured
@@ -160,8 +160,8 @@ class Untouched(Repeatability):
         if eager is None or recording.replay is None or not self.is_known:
             return "unproven", "the program didn't return results in two runs without torch.compile"
         attacked = recording.replay.attacked
-        if attacked is not None and attacked.failure is not None:
-            failure = attacked.failure
+        failure = None if attacked is None else attacked.failure if drops_output else attacked.worst
+        if failure is not None:
             return "changes results", f"{described(failure.difference)} when {failure.text}"
         beside = recording.replay.compared.get("untouched")
         doubts, dropped, changed = list[str](), list[Difference](), list[ResultKind]()
@@ -194,7 +194,8 @@ class Untouched(Repeatability):
             dropped += [one for one in attacked.dropped if one.kind not in {known.kind for known in dropped}]
         elif attacked is not None and attacked.dropped:
             return "changes results", described(attacked.dropped[0])
-        return "verified", "; ".join([*notes, *_dropped_text(dropped)]) or None
+        told = [*_dropped_text(dropped), *_exceptions_text(attacked.exceptions if attacked else ())]
+        return "verified", "; ".join([*notes, *told]) or None
 
     def _is_dropped(self, difference: Difference) -> bool:
         """Whether nothing but lines is missing, or numbers in modules that differ from run to run, such as times."""
@@ -217,6 +218,18 @@ def _dropped_text(dropped: Sequence[Difference]) -> list[str]:
     lost = [f"{difference.where} isn't kept" for difference in dropped if difference.kind == "state"]
     kinds.pop("state", None)
     return [*(f"drops {_lines_text(kind, detail or '')} while compiling" for kind, detail in kinds.items()), *lost]
+
+
+def _exceptions_text(changed: Sequence[AttackFailure]) -> list[str]:
+    """Which exceptions are raised in place of the program's."""
+    types, is_reworded, kind = list[str](), False, ""
+    for one in changed:
+        (was, _, old), (now, _, new) = (text.partition(": ") for text in one.raised or ("", ""))
+        kind, is_reworded = was, is_reworded or new != old
+        types += [f"{now}{' when compiled' * one.is_compiled}"] if now != was else []
+    if types:
+        return [f"changes the exception{' and its message' * is_reworded}: {kind} → {', '.join(types)}"]
+    return ["changes the exception's message"] if changed else []
 
 
 def _lines_text(kind: ResultKind, detail: str) -> str:

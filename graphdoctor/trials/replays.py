@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Judged
@@ -100,7 +101,6 @@ class Replays:
         rounding: RoundingNames | None = None,
         earlier: str | None = None,
         coverage: bool = False,
-        is_timed: bool = False,
         backend: str | None = None,
         spec: Mapping[str, object] = {},
         measured: Measured | None = None,
@@ -113,7 +113,6 @@ class Replays:
         plan = {
             **self._plan(program, folder),
             "is_eager": is_eager,
-            "steady": is_timed,
             "outputs": self._results_of(name),
             "references": {of: self._results_of(other) for of, other in references.items()},
             "is_float64": is_float64,
@@ -234,7 +233,7 @@ class Replays:
         for number, (path, content) in enumerate(program.content.items()):
             edited = folder / "edited" / f"{number}-{path.name}"
             edited.parent.mkdir(exist_ok=True)
-            edited.write_bytes(content)
+            write_private(edited, content)
             patches[str(path)] = str(edited)
         return {**program.change.plan(), "patches": patches}
 

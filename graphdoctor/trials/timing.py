@@ -121,7 +121,7 @@ def _certain(wanted: str, times: Sequence[PairedTime]) -> str | None:
     pair = deciding(times)
     if pair is None or not pair.is_clear or change_of(pair.ratio, pair.ratio_low, pair.ratio_high) != wanted:
         return None
-    return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
+    return f"{speed_text(pair.shown_ratio or pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
 
 
 slower, faster = partial(_certain, "slower"), partial(_certain, "faster")
@@ -132,7 +132,7 @@ def plainly_slower(times: Sequence[PairedTime]) -> str | None:
     pair, change = deciding(times), slower(times)
     if pair is None or change is None or pair.after_us - pair.before_us <= GRAPH_US:
         return None
-    return f"{change}, by {duration(pair.after_us - pair.before_us)}"
+    return change if pair.shown_ratio is None else f"{change}, by {duration(pair.after_us - pair.before_us)}"
 
 
 def is_plain(times: Sequence[PairedTime]) -> bool:

@@ -218,7 +218,7 @@ def test_a_cell_of_a_notebook_has_its_source_in_the_report(name: str) -> None:
     assert (finding.location.file, finding.location.line, finding.location.origin) == (name, 3, "user")
     assert finding.location.text == "print('a break')  # seen"
     assert [entry.file for entry in finding.user_stack if entry.file == call] == []
-    assert "# seen" in report._repr_html_()
+    assert "# seen" in report._repr_markdown_()
 
 
 def test_importing_graphdoctor_imports_neither_torch_nor_pydantic(tmp_path: Path) -> None:

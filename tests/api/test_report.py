@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import html
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -32,38 +30,22 @@ def report() -> Report:
     return graphdoctor.explain(f, torch.ones(3), note=HOSTILE)
 
 
-class Frames(HTMLParser):
-    """The elements of a fragment, as a browser's parser splits it."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+def test_a_cell_holds_a_short_report_without_markup_of_the_program(report: Report) -> None:
+    text = report._repr_markdown_()
+    assert "GD107" in text
+    assert "<script>" not in text.replace("`", "").replace("\\<", "")
+    assert not hasattr(report, "_repr_html_")
+    assert len(text.encode()) <= 30_000
 
 
-def test_a_cell_is_one_sandboxed_frame_whatever_the_page_holds(report: Report, tmp_path: Path) -> None:
-    report.save(tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    # The hostile text is in the page, and not as markup.
-    assert html.escape("onload='alert(1)'></iframe>") in page or "&lt;/iframe&gt;" in page
-
-    frames = Frames(report._repr_html_())
-
-    assert [tag for tag, _ in frames.elements] == ["iframe"]
-    attributes = frames.elements[0][1]
-    assert attributes["sandbox"] == "allow-scripts"
-    # A link in the page stays in the frame.
-    assert attributes["srcdoc"] == page.replace("<head>", '<head>\n<base href="about:srcdoc">')
-    assert "onload" not in attributes
-    assert frames.text == ""
+def test_what_a_cell_has_no_room_for_is_said(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = report._repr_markdown_()
+    monkeypatch.setattr("graphdoctor.api.report._MOST_IN_A_CELL", 700)
+    cut = report._repr_markdown_()
+    assert len(cut.encode()) <= 704
+    assert cut.endswith('*Cut here: `report.save("report.html")` writes all of it.*\n')
+    assert whole.startswith(cut[:200])
+    assert cut.count("\n```") % 2 == 0
 
 
 def test_text_json_and_html_are_written_in_place_of_what_was_there(report: Report, tmp_path: Path) -> None:

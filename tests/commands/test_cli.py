@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -16,8 +17,9 @@ import pytest
 
 import graphdoctor
 from graphdoctor.commands.commands import FOR_TOOLS, NAMES, overview
+from graphdoctor.commands.streams import write_what_is_missing_in_ascii
 from graphdoctor.rules.catalog import ALL_RULES, PAGES
-from tests.conftest import CLEAN_TARGET, RECORDED_LOGS, clean_environment, command_line
+from tests.conftest import CLEAN_TARGET, RECORDED_LOGS, RunCli, clean_environment, command_line
 from tests.each import for_each
 
 COMMAND_FOLDER = Path(graphdoctor.__file__).parent / "commands"
@@ -55,10 +57,10 @@ def run_python(code: str, *args: object, cwd: Path) -> subprocess.CompletedProce
 def test_help_names_every_command(run_here):
     process = run_here("--help", status=0)
     assert process.stderr == ""
-    modules = {path.stem for path in COMMAND_FOLDER.glob("*.py") if defines_a_command(path)}
+    modules = {path.stem.removesuffix("_") for path in COMMAND_FOLDER.glob("*.py") if defines_a_command(path)}
     assert modules == set(NAMES)
     for command in NAMES:
-        shown = rf"^ +{command} " if command not in FOR_TOOLS else rf"For tools: .*\b{command}\b"
+        shown = rf"^ +{command} " if command not in FOR_TOOLS else rf"(?s)For tools: .*\b{command}\b"
         assert re.search(shown, process.stdout, re.MULTILINE)
 
 
@@ -95,7 +97,7 @@ def test_a_report_goes_where_its_output_and_its_format_say(tmp_path, run_here, t
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "Wrote out.json\n")
     assert json.loads((tmp_path / "out.json").read_text())["schema_version"]
     assert run_here("report", trace, "-o", "out.txt", "--quiet").stderr == ""
-    assert "break site" in (tmp_path / "out.txt").read_text()
+    assert "breaks the graph" in (tmp_path / "out.txt").read_text()
     # What has a name overrules the ending; a trace of Chrome's has no ending of its own.
     assert run_here("report", trace, "-o", "out.txt", "--format", "json", "--force").returncode == 0
     assert json.loads((tmp_path / "out.txt").read_text())
@@ -192,8 +194,18 @@ def read_all(descriptor: int) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}], ids=str)
 def test_a_terminal_may_lack_signs(run_cli, trace, variables):
-    run_cli("report", trace, env=clean_environment(**variables), status=0)
+    shown = run_cli("report", trace, env=clean_environment(**variables), status=0).stdout
+    assert "torch 2.13.0" in shown
+    assert "?" not in shown
     assert json.loads(run_cli("report", trace, "--format", "json", env=clean_environment(**variables)).stdout)
+
+
+def test_signs_that_an_encoding_lacks_keep_their_meaning():
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    write_what_is_missing_in_ascii(stream)
+    stream.write("95.3 µs · 1.5× · 2 → 0 … 名")
+    stream.flush()
+    assert stream.buffer.getvalue() == b"95.3 us - 1.5x - 2 -> 0 ... \\u540d"
 
 
 # report.
@@ -325,3 +337,29 @@ def test_prints_of_the_program_stay_off_standard_output(tmp_path, run_cli):
     process = run_cli("explain", "file.py", "-o", "out.json", "--quiet")
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "hello\n")
     assert json.loads((tmp_path / "out.json").read_text())["summary"]["calls"] == 1
+
+
+@pytest.mark.slow
+def test_a_file_stands_for_the_command_that_it_needs(tmp_path: Path, run_here: RunCli) -> None:
+    (tmp_path / "train.py").write_text("print('trained')\nimport torch\nfor _ in range(1):\n    torch.ones(1)\n")
+    assert "trained" in run_here("train.py", status=0).stdout
+    assert "There is no file modle.py." in run_here("modle.py", status=2).stderr
+    assert "train has no Net" in run_here("train.py:Net", status=2).stderr
+    assert "No such command 'exlpain'. Did you mean 'explain'?" in run_here("exlpain", status=2).stderr
+
+
+@pytest.mark.slow
+def test_a_program_that_fails_without_compiling_says_its_own_error_alone(tmp_path, run_cli):
+    program = (
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.linear = torch.nn.Linear(4, 2)\n\n    def forward(self, x):\n        return self.linear(x)\n\n\n"
+        "def example_inputs():\n    return torch.ones(1, 5)\n"
+    )
+    (tmp_path / "model.py").write_text(program)
+    found = run_cli("explain", "model.py", cwd=tmp_path, status=2)
+    assert found.stdout == ""
+    said = "mat1 and mat2 shapes cannot be multiplied (1x5 and 4x2)"
+    error, hint = found.stderr.splitlines()
+    assert error.startswith("error: The program failed in call 1, at ")
+    assert error.endswith(f"model.py:10: RuntimeError: {said}")
+    assert "example_inputs" in hint

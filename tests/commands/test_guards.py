@@ -114,7 +114,7 @@ def test_the_last_recording_is_shown_again_without_running(guarded) -> None:
     again = run_command("guards", "--format", "json", cwd=folder)
     assert json.loads(again.stdout)["recording"]["guards"] == document["recording"]["guards"]
     for width in (80, 140):
-        shown = run_command("guards", cwd=folder, env=clean_environment(COLUMNS=str(width)))
+        shown = run_command("guards", "-v", cwd=folder, env=clean_environment(COLUMNS=str(width)))
         # Code to paste is never broken.
         assert all("guard_filter_fn" in line for line in shown.stdout.splitlines() if len(line) > width)
         assert "Guard checks take" in shown.stdout

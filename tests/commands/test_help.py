@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import shlex
 import shutil
@@ -11,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.app import HEADINGS
+from graphdoctor.commands.app import HEADINGS, command_of
 from graphdoctor.commands.commands import COMMANDS, FOR_TOOLS, NAMES, overview
+from graphdoctor.fixes.patch import unified
 from tests.conftest import CLEAN_TARGET, RunCli, clean_environment, run_command
 
 PROJECT = '[tool.graphdoctor]\n[[tool.graphdoctor.targets]]\nname = "net"\ntarget = "model.py"\n'
@@ -23,14 +23,14 @@ import torch
 assert sys.argv[1:] in ([], ["--epochs", "2"])
 torch.compile(torch.sin, backend="eager")(torch.ones(3))
 """
-IS_GATE = {"check"}
-"""Exits with 1 where it finds something."""
+IS_GATE = {"check", "try"}
+"""Exits with 1 where it finds something, or where nothing is gained."""
 
 
 EXAMPLES: dict[str, list[str]] = {
     command: re.findall(
         r"^ +(graphdoctor .*): ",
-        getattr(importlib.import_module(f"graphdoctor.commands.{command}"), command).__doc__,
+        command_of(command).__doc__ or "",
         re.MULTILINE,
     )
     for command in NAMES
@@ -41,10 +41,22 @@ IS_LONG = {"cure", "survey", "bench", "fix", "export"}
 
 
 @pytest.mark.parametrize("command", NAMES)
+def test_help_fits_on_two_screens_and_counts_what_help_all_has(run_here: RunCli, command: str) -> None:
+    short, whole = (
+        run_here(command, option, env=clean_environment(COLUMNS="80")).stdout for option in ("--help", "--help-all")
+    )
+    assert short.count("\n") <= 50
+    flags = [re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text, re.MULTILINE) for text in (short, whole)]
+    assert {*flags[0]} <= {*flags[1]}
+    more = re.search(r"^(\d+) more options?: --help-all$", short, re.MULTILINE)
+    assert len(flags[1]) - len(flags[0]) == (int(more[1]) if more else 0)
+
+
+@pytest.mark.parametrize("command", NAMES)
 def test_help_has_headings_and_examples_and_is_not_cut_off(run_here: RunCli, command: str) -> None:
     assert len(EXAMPLES[command]) == 2
     for width in (60, 80):
-        done = run_here(command, "--help", env=clean_environment(COLUMNS=str(width)))
+        done = run_here(command, "--help-all", env=clean_environment(COLUMNS=str(width)))
         lines = done.stdout.splitlines()
         assert f"graphdoctor {command}" in done.stdout
         assert max(map(len, lines)) <= width
@@ -101,12 +113,15 @@ def test_each_example_runs_as_it_stands(project: Path, tmp_path: Path, example: 
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder under git with a model, a script, a section, a baseline, and a run."""
     folder = tmp_path_factory.mktemp("project")
-    (folder / "model.py").write_text(CLEAN_TARGET.replace("return", "print(1)\n        return", 1))
+    speaking = CLEAN_TARGET.replace("return", "print(1)\n        return", 1)
+    (folder / "model.py").write_text(speaking)
+    guarded = speaking.replace("print(1)", "if not torch.compiler.is_compiling():\n            print(1)")
+    (folder / "PATCH.diff").write_text(unified(speaking.encode(), guarded.encode(), "model.py"))
     (folder / "train.py").write_text(SCRIPT)
     (folder / "pyproject.toml").write_text(PROJECT)
     for command in ("init", "add .", "-c user.name=a -c user.email=a@b commit -m x"):
         subprocess.run(["git", *command.split()], cwd=folder, check=True, capture_output=True)
-    for arguments in (("explain", "model.py", "-o", "before.json"), ("baseline",)):
+    for arguments in (("explain", "model.py", "-o", "before.json"), ("baseline",), ("keep", "nightly")):
         run_command(*arguments, cwd=folder, status=0)
     shutil.copy(folder / "before.json", folder / "after.json")
     trace = next((folder / ".graphdoctor").glob("*/trace"))

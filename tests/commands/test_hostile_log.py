@@ -98,7 +98,9 @@ def theirs(shown: bytes) -> list[bytes]:
 @pytest.mark.parametrize("args", [("report", "-v", "--color", "never"), ("unpack",)])
 def test_a_terminal_gets_no_byte_of_theirs_that_it_would_obey(logs, tmp_path, args):
     process = subprocess.run(
-        command_line(args[0], logs["print_in_helper"], *args[1:], *([tmp_path / "out"] if args[0] == "unpack" else [])),
+        command_line(
+            args[0], logs["print_in_helper"], *args[1:], *(["-o", tmp_path / "out"] if args[0] == "unpack" else [])
+        ),
         cwd=tmp_path,
         env=clean_environment(COLUMNS="80"),
         stdin=subprocess.DEVNULL,

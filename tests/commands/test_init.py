@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from graphdoctor.commands.gating import Ran
 from graphdoctor.commands.init import add_section, starter_section, with_budgets
 from graphdoctor.commands.settings import load_project
 from graphdoctor.facts.counts import Coverage
-from graphdoctor.trials.launch.discover import discover
+from graphdoctor.trials.launch.discover import discover, holds_no_target, is_script
 from tests.conftest import CLEAN_TARGET, REPOSITORY, run_command
 from tests.rules.gate.diagnoses import with_prints
 
@@ -145,3 +146,44 @@ def test_init_measures_when_asked_and_the_gate_then_holds(tmp_path):
     (target,) = load_project(tmp_path).targets
     assert (target.max_breaks, target.max_graphs, target.min_coverage) == (0, 1, 1)
     assert run_command("check", "-q", cwd=tmp_path).returncode == 0
+
+
+SCRIPT = "import torch\nnet = torch.compile(torch.nn.Linear(2, 2))\nfor _ in range(2):\n    net(torch.ones(2))\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_certain"),
+    [
+        (SCRIPT, True),
+        ("import torch\nprint(torch.ones(1))\n", True),
+        ("import torch\ndef main():\n    print(torch.ones(1))\nmain()\n", True),
+        (NET + "if __name__ == '__main__':\n    print(Net()(torch.ones(1)))\n", False),
+        (NET + "with torch.no_grad():\n    Net()(torch.ones(1))\n", False),
+        ("import torch\nstep = lambda x: x\nprint(step(torch.ones(1)))\n", False),
+        ("import torch\nfrom shop import model\nprint(model)\n", False),
+        ("import torch\nfrom shop import *\nrun()\n", False),
+    ],
+)
+def test_a_script_is_told_from_a_target(text: str, *, is_certain: bool, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(text, encoding="utf-8")
+    assert is_script(file)
+    assert holds_no_target(file) is is_certain
+
+
+@pytest.mark.parametrize(
+    "text", [NET, NET + INPUTS, NET + INPUTS + "if __name__ == '__main__':\n    Net()\n", "", "x ="]
+)
+def test_a_file_with_a_target_is_no_script(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(text, encoding="utf-8")
+    assert not is_script(file)
+    assert not holds_no_target(file)
+
+
+def test_a_script_is_not_run_to_learn_that_it_holds_no_target(tmp_path: Path) -> None:
+    (tmp_path / "my train.py").write_text(SCRIPT + "open('ran', 'w')\n", encoding="utf-8")
+    done = run_command("explain", "my train.py", cwd=tmp_path, status=2)
+    assert "graphdoctor run 'my train.py'" in done.stderr
+    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / ".graphdoctor").exists()

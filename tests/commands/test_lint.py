@@ -49,8 +49,17 @@ def test_findings_are_lines_that_editors_understand(tmp_path: Path, run_here: Ru
     assert "my model.py:6:5: GD101 `print` has a side effect, so torch can't put it in a graph" in done.stdout
     assert "my model.py:7:16: GD103 `x.sum().item()` reads a tensor's value into Python" in done.stdout
     assert "help: Skip" in done.stdout
-    assert done.stdout.endswith("2 findings in 1 compiled function of 1 file.\n")
+    assert done.stdout.endswith("2 findings in 1 compiled function of 1 file.\nNext: graphdoctor rule GD101\n")
     assert "\x1b" not in done.stdout
+
+
+def test_github_gets_an_annotation_for_each_new_finding(tmp_path: Path, run_here: RunHere) -> None:
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "model.py").write_text("import torch\n\n\n@torch.compile\ndef f(x):\n    print(x)\n    return x\n")
+    found = run_here("lint", "model.py", "broken.py", "--format", "github", status=2).stdout.splitlines()
+    assert found[0].startswith("::error title=graphdoctor lint::broken.py:1 ")
+    assert found[1].startswith("::warning file=model.py,line=6,endLine=6,col=5,endColumn=13,title=GD101 print-or-log::")
+    assert len(found) == 2
 
 
 def test_a_clean_file_exits_with_0(tmp_path: Path, run_here: RunHere) -> None:
@@ -263,3 +272,16 @@ def test_lint_passes_where_the_gate_passes(tmp_path: Path, run_here: RunHere) ->
         0,
         "No new findings in 1 compiled function of 1 file, 2 in the baseline.\n",
     )
+
+
+def test_without_files_those_of_the_configured_targets_are_linted(tmp_path: Path, run_here: RunCli) -> None:
+    (tmp_path / "model.py").write_text(BAD)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "net.py").write_text(BAD)
+    (tmp_path / "other.py").write_text(BAD)
+    run_here("lint", status=2)
+    targets = ("model.py:step", "package.net:step", "package.missing:step")
+    text = "".join(f'[[tool.graphdoctor.targets]]\ntarget = "{target}"\n' for target in targets)
+    (tmp_path / "pyproject.toml").write_text(text)
+    found = json.loads(run_here("lint", "--format", "json", status=1).stdout)["findings"]
+    assert {finding["location"]["file"] for finding in found} == {"model.py", "package/net.py"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 import typing
@@ -10,6 +9,7 @@ from dataclasses import fields
 
 import pytest
 
+from graphdoctor.commands.app import command_of
 from graphdoctor.commands.commands import NAMES
 from graphdoctor.commands.options import RUN_OPTIONS, run_spec
 from graphdoctor.errors import GraphDoctorError
@@ -37,6 +37,7 @@ DOCUMENTS = {
     "diff": documents.SURVEY_COMPARISON,
     "check": formats.CHECK,
     "lint": formats.LINT,
+    "try": formats.FIXES,
     "bench": formats.BENCH,
     "cure": documents.CURE,
     "export": documents.EXPORT,
@@ -48,7 +49,7 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("command", NAMES)
 def test_each_command_offers_the_formats_it_has(run_here: RunCli, command: str) -> None:
-    text = " ".join(run_here(command, "--help").stdout.split())
+    text = " ".join(run_here(command, "--help-all").stdout.split())
     offered = re.search(r"--format FORMAT (?:What to write to standard output: )?(.*?)\.(?: |$)", text)
     if command not in DOCUMENTS:
         assert offered is None
@@ -81,8 +82,7 @@ def test_a_variable_that_no_setting_reads_is_a_warning(run_here: RunCli) -> None
 def test_an_option_whose_metavar_is_its_name_says_how_it_is_written() -> None:
     """typer 0.27 writes such an option as its metavar: ``--MODE``."""
     for command in NAMES:
-        module = importlib.import_module(f"graphdoctor.commands.{command}")
-        for name, parameter in inspect.signature(getattr(module, command)).parameters.items():
+        for name, parameter in inspect.signature(command_of(command)).parameters.items():
             for option in typing.get_args(parameter.annotation)[1:]:
                 written = {*(getattr(option, "param_decls", None) or ()), option.default}
                 assert option.metavar != name.upper() or f"--{name}" in written, name

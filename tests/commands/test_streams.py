@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.commands.streams import system_error_text
+from graphdoctor.facts.reading import write_private
 from tests.conftest import REPOSITORY, clean_environment, command_line
 
 pytestmark = pytest.mark.slow
@@ -95,11 +97,7 @@ def test_a_script_that_removes_the_recording_keeps_its_exit_status(tmp_path, run
 
 def test_a_log_above_the_limit_of_file_sizes_is_said_to_be_cut(tmp_path):
     (tmp_path / "model.py").write_text(MODEL.replace("REMOVED", "False"))
-    script = 'ulimit -f 40; exec "$@"'
-    command = ["bash", "-c", script, "bash", *command_line("explain", "model.py", "--no-coverage")]
-    process = subprocess.run(
-        command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=300, check=False
-    )
+    process = limited(tmp_path, "-f 40", "explain", "model.py", "--no-coverage")
     assert process.returncode == 2
     assert process.stderr == (
         "error: The trace log could not be written: File too large. What torch did afterwards is missing.\n"
@@ -117,3 +115,53 @@ def test_recordings_go_where_they_are_asked_to_and_are_found_there(tmp_path, run
     (tmp_path / "there").write_text("")
     process = run_cli("explain", clean_target, "--recordings", "there/inner", status=2)
     assert "there/inner can't be written" in process.stderr
+
+
+def test_a_full_folder_is_named(tmp_path):
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_private(Path("/dev/full"), "x" * 100_000)
+    assert system_error_text(caught.value) == "/dev/full can't be written: No space left on device."
+
+
+def limited(folder: Path, limit: str, *args: object) -> subprocess.CompletedProcess[str]:
+    """Run the command under a limit of the shell's."""
+    command = ["bash", "-c", f'ulimit {limit}; exec "$@"', "bash", *command_line(*args)]
+    return subprocess.run(
+        command, cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.mark.parametrize("count", [6, 8, 10])
+def test_too_few_descriptors_are_said_to_be_that(tmp_path, clean_target, count):
+    process = limited(tmp_path, f"-n {count}", "explain", clean_target, "--no-coverage")
+    assert process.returncode == 2
+    assert process.stderr.endswith(": Too many open files.\n")
+    assert "Standard output" not in process.stderr
+
+
+@pytest.mark.parametrize("before", [None, "# mine\n" * 140])
+def test_half_a_section_is_taken_back(tmp_path, clean_target, before):
+    config = tmp_path / "pyproject.toml"
+    if before is not None:
+        config.write_text(before)
+    process = limited(tmp_path, "-f 1" if before else "-f 0", "init")
+    assert (process.returncode, process.stderr) == (2, f"error: {config} can't be written: File too large.\n")
+    assert (config.read_text() if config.exists() else None) == before
+
+
+TAKEN = MODEL.replace("shutil, torch", "json, os, torch").partition("    if REMOVED")[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("os.closerange(3, 1000)", "The program closed a file descriptor that isn't its own"),
+        ("json.dumps = None", "The program failed in call 2: TypeError"),
+    ],
+)
+def test_what_a_program_takes_away_is_named(tmp_path, run_cli, line, said):
+    (tmp_path / "model.py").write_text(f"{TAKEN}    {line}\n    yield (torch.randn(5),)\n")
+    process = run_cli("explain", "model.py", "--no-coverage", status=2)
+    assert f"error: {said}" in process.stderr
+    assert "disk may be full" not in process.stderr
+    assert "ended the process" not in process.stderr

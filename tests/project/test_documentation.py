@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -12,11 +13,13 @@ import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import get_args
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 from graphdoctor.api.explainer import Explainer
 from graphdoctor.commands.settings import Settings
@@ -131,6 +134,17 @@ def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> N
             assert missing is None, f"not printed: {missing}\n{where}"
 
 
+def test_getting_started_goes_where_each_report_leads() -> None:
+    commands = [
+        command for block in blocks_of("docs/getting-started.md") if block.is_run for command in block.commands()
+    ]
+    walk = [command for command in commands if "report" not in command.text and "-q" not in command.words]
+    for command, following in pairwise(walk):
+        (said,) = (line.removeprefix("Next: ") for line in command.shown if line.startswith("Next: "))
+        assert missing_line(following.text, (said,)) is None
+    assert [command.words[1] for command in walk] == ["explain", "fix", "fix", "bench", "check"]
+
+
 @for_each(
     "shown, missing",
     [
@@ -204,6 +218,14 @@ def test_links_of_pages_outside_the_site_lead_somewhere(page: str) -> None:
         assert not anchor or anchor in slugs, link
 
 
+def test_a_checkout_takes_two_commands_of_which_ci_runs_the_second() -> None:
+    texts = [block.text.strip() for block in blocks_of("README.md") if "pip install -e" in block.text]
+    first, second = texts
+    assert re.fullmatch(r"pip install -e \. && graphdoctor fix (\S+)", first)
+    assert (REPOSITORY / first.split()[-1]).is_file()
+    assert f"bash -c '{second}'\n" in (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8")
+
+
 def test_the_readme_is_short() -> None:
     assert len((REPOSITORY / "README.md").read_bytes()) <= 6 * 1024
 
@@ -218,12 +240,14 @@ def test_every_code_has_a_page_where_its_link_leads(monkeypatch: pytest.MonkeyPa
         assert f"({code}.md)" in pages["rules/index.md"]
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_a_warning_and_loads_nothing_from_a_network(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole site, built without a warning."""
     pytest.importorskip("material")
     pytest.importorskip("mkdocstrings")
+    folder = tmp_path_factory.mktemp("built") / "site"
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
         cwd=REPOSITORY,
         env=clean_environment(NO_MKDOCS_2_WARNING="1"),
         capture_output=True,
@@ -231,9 +255,57 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_a_network(tmp_
         check=False,
     )
     assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_loads_nothing_from_a_network(site: Path) -> None:
     loaded = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*"')
-    for page in (tmp_path / "site").rglob("*.html"):
+    for page in site.rglob("*.html"):
         assert not loaded.findall(page.read_text(encoding="utf-8")), page
-    for style in (tmp_path / "site").rglob("*.css"):
+    for style in site.rglob("*.css"):
         assert not re.findall(r"(?:url\(|@import)[\"' ]*(?:https?:)?//", style.read_text(encoding="utf-8")), style
-    assert (tmp_path / "site" / "rules" / "GD101" / "index.html").is_file()
+    assert (site / "rules" / "GD101" / "index.html").is_file()
+
+
+FOUND_FIRST = {
+    "slower than eager": "troubleshooting/#its-slow",
+    "print in forward": "troubleshooting/#a-print-in-forward",
+    "DataLoader": "recipes/training/#the-last-batch",
+    "recompile batch size": "guide/recompiles/#when-the-batch-size-changes",
+    "ignore a finding": "guide/check/#ignore-a-finding",
+    "example_inputs": "guide/targets/#inputs",
+    "why is compile slow": "troubleshooting/#why-is-the-first-call-so-slow",
+    "jupyter": "api/",
+    "GitHub Actions": "ci/#github-actions",
+    "optimizer": "recipes/training/#a-whole-step-with-its-optimizer",
+}
+"""What people look for, and where the site's own search must lead them first."""
+ASK = """async ({worker, index, queries}) => {
+    let handle, answer;
+    window.addEventListener = (_, listener) => { handle = listener };
+    window.postMessage = (message) => { answer = message };
+    (0, eval)(worker);
+    await handle({data: {type: 0, data: {...index, options: {suggest: false}}}});
+    const found = {};
+    for (const query of queries) {
+        await handle({data: {type: 2, data: query}});
+        found[query] = answer.data.items.map((group) => group[0].location);
+    }
+    return found;
+}"""
+"""Sets up the worker that searches, and asks it."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("chromium"), reason="the search runs in a browser")
+def test_the_search_finds_the_right_page_first(site: Path) -> None:
+    (worker,) = site.glob("assets/javascripts/workers/search.*.js")
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    asked = {"worker": worker.read_text(encoding="utf-8"), "index": index, "queries": list(FOUND_FIRST)}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        found = browser.new_page().evaluate(ASK, asked)
+        browser.close()
+    firsts = {query: places[0] for query, places in found.items()}
+    assert not {query: first for query, first in firsts.items() if not first.startswith(FOUND_FIRST[query])}

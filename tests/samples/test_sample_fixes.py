@@ -19,6 +19,7 @@ SITES = {
     "disabled_call": (1, 0),
     "explicit_graph_break": (1, 0),
     "hidden_second_break": (3, 0),
+    "image_filter": (1, 0),
     "item": (1, 0),
     "logger_call": (1, 0),
     "nonzero": (1, 0),

@@ -155,14 +155,15 @@ def test_an_edit_is_tried_on_inputs_that_no_call_has(tmp_path: Path, setup: Setu
     if case.differs is None:
         assert (edited.failure, edited.count) == (None, untouched.count)
         return
-    assert edited.failure is not None
-    found = edited.failure.difference
+    failure = edited.worst
+    assert failure is not None
+    found = failure.difference
     words = f"{found.where}{' ' if found.where == 'the call' else ': '}{found.detail}"
     if found.largest is not None:
         words = f"{found.where} differs by {found.largest}"
     assert words.startswith(case.differs)
-    assert edited.failure.text.startswith(case.when)
-    assert edited.failure.is_compiled == case.is_compiled
+    assert failure.text.startswith(case.when)
+    assert failure.is_compiled == case.is_compiled
     assert edited.count <= untouched.count
 
 

@@ -25,7 +25,7 @@ import orjson
 
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.reading import plain
+from graphdoctor.facts.reading import plain, write_private
 from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, FORMAT, META_FILE, REQUEST_FILE, TRACE_FOLDER
 from graphdoctor.trials.launch.lifeline import Lifeline
 from graphdoctor.trials.launch.request import Request
@@ -54,6 +54,8 @@ RECORDING_VARIABLE = "_GRAPHDOCTOR_RECORDING"
 """Names the recording to the processes of a script; ``graphdoctor/probe/startup/sitecustomize.py`` reads it."""
 
 _TRACE_VARIABLE = "TORCH_TRACE"
+_OF_THE_SYSTEM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC)
+"""Why no interpreter at all can be started."""
 _PROBE = Path(graphdoctor.__file__).resolve().parent / "probe" / "__main__.py"
 
 
@@ -76,6 +78,7 @@ class Setup:
     warm: WarmProbes | None = None
     memory_bytes: int | None = None
     folder: Path | None = None
+    on_done: Callable[[Path], None] = _ignore
 
     @property
     def interpreter(self) -> str:
@@ -95,7 +98,7 @@ def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
     request_path = recording / REQUEST_FILE
     with written(recording):
         # Not orjson: it refuses integers of more than 64 bits.
-        request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
+        write_private(request_path, json.dumps(request.for_probe()))
         write_meta(recording, described, None)
     child = watch(
         request_path,
@@ -145,7 +148,7 @@ def watch(
     if traced:
         environment[_TRACE_VARIABLE] = str(folder / TRACE_FOLDER)
     # The probe is stopped when we are terminated or lose the terminal, too.
-    with handling((signal.SIGTERM, signal.SIGHUP), interrupt), Lifeline() as lifeline:
+    with handling((signal.SIGTERM, signal.SIGHUP), interrupt), Lifeline() as lifeline, _Uninterrupted() as start:
         process: subprocess.Popen[bytes] | WarmProcess | None = None
         if setup.warm is not None:
             process = setup.warm.start(
@@ -160,6 +163,7 @@ def watch(
             )
         if process is None:
             command = [*probe_command(setup.interpreter), str(request_path), *lifeline.arguments]
+            start.defer()
             with starting(command[0], "an interpreter that has torch"):
                 process = subprocess.Popen(
                     command,
@@ -174,7 +178,7 @@ def watch(
                 )
         lifeline.hold(-process.pid)
         output = _Output(process.stdout, setup.on_output)
-        stopped_for = _wait(process, folder, setup)
+        stopped_for = _wait(process, folder, setup, start)
     output.finish()
     duration_s, status = time.monotonic() - started, process.wait()
     return ChildExit(status, stopped_for, duration_s, _crash_report(folder) if status < 0 else None)
@@ -205,7 +209,7 @@ def starting(python: str, wanted: str) -> Iterator[None]:
     except OSError as error:
         raise GraphDoctorError(
             f"The interpreter {python} can't be started: {error.strerror}.",
-            hint=f"Set --python to the path of {wanted}.",
+            hint=None if error.errno in _OF_THE_SYSTEM else f"Set --python to the path of {wanted}.",
         ) from error
 
 
@@ -243,11 +247,33 @@ class _Output:
         self._is_over = True
 
 
-def _wait(process: subprocess.Popen[bytes] | WarmProcess, recording: Path, setup: Setup) -> StoppedFor | None:
+class _Uninterrupted(contextlib.ExitStack):
+    """Puts off signals that end us while a probe is started: one that nobody knows of yet would outlive us."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._deferred: list[int] = []
+
+    def defer(self) -> None:
+        """From here on, but for what is ignored anyway."""
+        heard = [each for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if callable(signal.getsignal(each))]
+        self.enter_context(handling(heard, lambda number, _: self._deferred.append(number)))
+
+    def end(self) -> None:
+        """Do what was put off."""
+        self.close()
+        if self._deferred:
+            raise KeyboardInterrupt
+
+
+def _wait(
+    process: subprocess.Popen[bytes] | WarmProcess, recording: Path, setup: Setup, start: _Uninterrupted
+) -> StoppedFor | None:
     memory_bytes = setup.memory_bytes
     deadline = math.inf if setup.timeout_s is None else time.monotonic() + setup.timeout_s
     offset = 0
     try:
+        start.end()
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=_POLL_S)
@@ -345,7 +371,7 @@ def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None)
     """Write ``recording.json``."""
     meta = {"format": FORMAT, "target": target, "exit": None if ended is None else plain(ended)}
     temporary = recording / f"{META_FILE}.new"
-    temporary.write_text(json.dumps(meta), encoding="utf-8")
+    write_private(temporary, json.dumps(meta))
     temporary.replace(recording / META_FILE)
 
 

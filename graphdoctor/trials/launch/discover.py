@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shlex
 from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
@@ -59,6 +60,54 @@ def ready_target(path: Path) -> str | None:
     return None if tree is None else _why_ready(tree)
 
 
+def is_script(path: Path) -> bool:
+    """Whether a file does its work as ``__main__`` or while it is read, and names no target.
+
+    Uncertain for what isn't seen in its source; False for what can't be read.
+    """
+    tree = _parsed(path)
+    return tree is not None and _why_ready(tree) is None and (_runs(tree) or not _may_hold_target(tree))
+
+
+def script_hint(file: str) -> str:
+    """How to record a file that is no target."""
+    return f"To record all of it as a script: {shlex.join(('graphdoctor', 'run', file))}"
+
+
+def holds_no_target(path: Path) -> bool:
+    """Whether it is certain that nothing in a file could be the target."""
+    tree = _parsed(path)
+    return tree is not None and bool(tree.body) and not _may_hold_target(tree)
+
+
+def _runs(tree: ast.Module) -> bool:
+    """Whether a file's own statements do more than define something."""
+    for node in tree.body:
+        match node:
+            case ast.For() | ast.While() | ast.With():
+                return True
+            case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+                return True
+            case ast.Expr(value=ast.Call(func=function)) if not ast.unparse(function).startswith(("torch.", "sys.")):
+                return True
+    return False
+
+
+def _may_hold_target(tree: ast.Module) -> bool:
+    """Whether something is defined that the probe could choose; names can also be made in ways that aren't seen."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                if name not in (*INPUT_FUNCTIONS, "main") and not name.startswith("_"):
+                    return True
+            case ast.alias(name=name, asname=given):
+                if (given or name) in ("build", "model", "*"):
+                    return True
+            case ast.Lambda() | ast.Name(id="build" | "model" | "globals" | "exec" | "setattr" | "type"):
+                return True
+    return False
+
+
 def project_folders(root: Path, left_out: Collection[str] = ()) -> Iterator[tuple[Path, list[str]]]:
     """A folder and those below it with the names of their files; no environments, hidden folders and links."""
     for place, names, files in os.walk(root):
@@ -105,8 +154,11 @@ def _only_target(tree: ast.Module, functions: dict[str, ast.FunctionDef]) -> tup
     classes = _module_classes(tree)
     for node in tree.body:
         match node:
-            case ast.Assign(targets=[ast.Name(id="model")], value=ast.Call(func=ast.Name(id=made))):
-                return ("model", classes[made]) if made in classes else (None, None)
+            case (
+                ast.Assign(targets=[ast.Name(id="model")], value=ast.Call(func=made))
+                | ast.AnnAssign(target=ast.Name(id="model"), value=ast.Call(func=made))
+            ):
+                return "model", classes.get(ast.unparse(made))
     public = {name: node for name, node in classes.items() if not name.startswith("_")}
     ready = [node for node in public.values() if not _constructor_needs_arguments(node, classes)]
     if len(ready) == 1:

@@ -5,6 +5,7 @@ Imported once the child has ended, because of the models that it needs.
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from typing import Any, Literal
 from graphdoctor.facts.hints import COMMAND_LINE, HintCode, HintValue, during, words
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.wording import first_line
-from graphdoctor.probe.wire import EXIT_UNWRITABLE
+from graphdoctor.probe.wire import EXIT_CLOSED, EXIT_UNWRITABLE
 
 _MAX_LINE = 500
 """Longest line of a program's message that is repeated in ours; its traceback has the whole message."""
@@ -62,6 +63,9 @@ def _end(
         return _end_by_error(last["error"], when, None if kind != "importing torch" else python)
     if status == EXIT_UNWRITABLE:
         return {"reason": "error", "message": f"The recording could not be written{when}: the disk may be full."}
+    if status == EXIT_CLOSED:
+        closed = "The program closed a file descriptor that isn't its own"
+        return {"reason": "error", "message": f"{closed}{when}, so the recording could not be written."}
     if not last:
         return _coded("unusable_python", {"python": python, "status": status})
     return _end_by_death(status, when)
@@ -103,10 +107,18 @@ def end_of_failed_call(event: dict[str, Any], *, duration_s: float) -> ProbeExit
     return ProbeExit(status=None, duration_s=duration_s, **_failed_call(event))
 
 
+_PLACE = re.compile(r'^  File "(?!.*site-packages)([^"\n]+)", line (\d+)', re.MULTILINE)
+"""A line of a traceback in a file that isn't an installed package's."""
+
+
 def _failed_call(event: dict[str, Any]) -> _Fields:
     call = f"call {event['index']}"
     failed = f"torch.compile refused {call}" if event["from_compiler"] else f"The program failed in {call}"
+    if event.get("is_eager") and (places := _PLACE.findall(event["traceback"])):
+        failed += f", at {places[-1][0]}:{places[-1][1]}"
     found = _end_by_raising(failed, event)
+    if event.get("is_eager"):
+        found["hint"] = "It fails without torch.compile, too: fix the program, or its inputs (example_inputs)."
     changes: dict[str, HintValue] = {"dtype": event.get("dtype"), "batch": event.get("batch")}
     if any(value is not None for value in changes.values()):
         found |= _coded("changed_call", {"failed": found["message"], **changes})

@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from graphdoctor.facts.reading import write_private
 from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, REQUEST_FILE, TRACE_FOLDER
 from graphdoctor.trials.launch.store import state_folder
 
@@ -33,7 +34,7 @@ def sign(recording: Path) -> None:
             _make_key()
         signature = _signed([*_where(recording), _files(recording)])
         if signature is not None:
-            (recording / SIGNATURE_FILE).write_text(signature + "\n", encoding="ascii")
+            write_private(recording / SIGNATURE_FILE, signature + "\n")
 
 
 def is_own(recording: Path) -> bool:

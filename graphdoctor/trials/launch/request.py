@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.hints import did_you_mean
+from graphdoctor.facts.hints import did_you_mean, near_names
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.values import is_plain, is_utf8
+from graphdoctor.trials.launch.discover import holds_no_target, script_hint
 
 DTYPES = {
     **{"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32"},
@@ -44,8 +44,8 @@ class TargetText:
 class Measured:
     """What is measured after the calls.
 
-    ``profile``: which operations are in which kernel, with ``kernels``. An empty folder for what Inductor compiles, so
-    that it generates all code anew; that of an earlier profile, without ``kernels``, for a second start.
+    ``profile``: which operations are in which kernel, with ``kernels``. An empty folder for what torch would keep of
+    graphs, so that it generates all code anew.
     """
 
     coverage: bool = False
@@ -95,7 +95,13 @@ class Request:
         """The request for a run, of the spec's own target unless one is given."""
         if target is not None:
             spec = replace(spec, target=target)
-        return cls(spec, parse_target(spec.target), parse_inputs(spec.inputs), measured, vary)
+        found = parse_target(spec.target)
+        if found.file is not None and found.name is None and holds_no_target(Path(found.file)):
+            raise GraphDoctorError(
+                f"{spec.target} defines nothing that could be the target: no class, no function, no build() or model.",
+                hint=script_hint(spec.target),
+            )
+        return cls(spec, found, parse_inputs(spec.inputs), measured, vary)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -193,8 +199,8 @@ def near_files(path: Path) -> str | None:
     folder = path.parent
     if not folder.is_dir():
         return f"There is no folder {folder} either."
-    near = difflib.get_close_matches(path.name, [item.name for item in folder.glob("*.py")], n=3, cutoff=0.5)
-    return did_you_mean([str(folder / name) for name in near])
+    near = near_names(path.stem, (item.stem for item in folder.glob("*.py")))
+    return did_you_mean([str(folder / f"{name}.py") for name in near])
 
 
 def parse_inputs(texts: Sequence[str]) -> dict[str, Any] | None:
@@ -222,7 +228,7 @@ def _parse_value(value: str, text: str) -> dict[str, Any]:
     tensor = _TENSOR.match(value)
     if tensor:
         if (name := tensor[1]) not in DTYPES:
-            near = difflib.get_close_matches(name, DTYPES, n=2, cutoff=0.5)
+            near = near_names(name, DTYPES, most=2)
             raise _bad_input(text, f"unknown dtype {name!r}" + (f", did you mean {' or '.join(near)}" if near else ""))
         return {"kind": "tensor", "dtype": name, "shape": _shape(tensor[2], text)}
     if value.lower() == "none":

@@ -13,12 +13,23 @@ import fcntl
 import os
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.probe.wire import LOCK_FILE
+from graphdoctor.probe.wire import (
+    BENCH_FILE,
+    CURE_FILE,
+    EXPORT_FILE,
+    FIXES_FILE,
+    KEPT_FILE,
+    LOCK_FILE,
+    PROFILE_FILE,
+    TRACE_FOLDER,
+    WHAT_IF_FILE,
+)
+from graphdoctor.trace.folder import is_in_use
 
 STATE_VARIABLE = "XDG_STATE_HOME"
 
@@ -39,6 +50,7 @@ def state_folder() -> Path | None:
 FOLDER = ".graphdoctor"
 _LAST = "last"
 _NAME = re.compile(r"\d{8}-\d{6}-\d{6}-")
+_RESULTS = (BENCH_FILE, CURE_FILE, EXPORT_FILE, FIXES_FILE, PROFILE_FILE, WHAT_IF_FILE)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 Pool = Literal["", "@check", "@survey"]
@@ -54,6 +66,8 @@ class NewRecording:
     path: Path
     _lock: IO[bytes]
     is_elsewhere: bool
+    removed: tuple[str, ...] = ()
+    """Older ones that were removed for it."""
 
     def close(self) -> None:
         """Let it be removed when its time has come."""
@@ -70,7 +84,10 @@ class Store:
         self._keep_count = keep_count
 
     def create(self, label: str, pool: Pool = "") -> NewRecording:
-        """Create the folder of a new recording, make it the last one, and remove the oldest of its pool."""
+        """Create the folder of a new recording, make it the last one, and remove the oldest of its pool.
+
+        What took many runs is counted apart from single runs, and what has a name is kept.
+        """
         name = f"{datetime.datetime.now().strftime('%Y%m%d-%H%M%S-%f')}-{_plain(label)}{pool}"
         try:
             made = self._make(self._folder, name, pool)
@@ -81,11 +98,14 @@ class Store:
                 made = self._make(self._fallback, name, pool)
             except OSError:
                 raise unwritable(self._folder, error) from error
-        own = [path for path in _recordings(made.path.parent) if path != made.path and _pool_of(path) == pool]
-        for path in own[: max(len(own) - self._keep_count + 1, 0)]:
-            if not _is_in_use(path):
-                shutil.rmtree(path, ignore_errors=True)
-        return made
+        own = [path for path in _recordings(made.path.parent) if _pool_of(path) == pool and name_of(path) is None]
+        results = [path for path in own if any((path / file).exists() for file in _RESULTS)]
+        single = [path for path in own if path not in results]
+        old = [path for found in (single, results) for path in found[: max(len(found) - self._keep_count, 0)]]
+        removed = [path for path in old if path != made.path and not is_in_use(path)]
+        for path in removed:
+            shutil.rmtree(path, ignore_errors=True)
+        return replace(made, removed=tuple(path.name for path in removed))
 
     def _make(self, folder: Path, name: str, pool: Pool) -> NewRecording:
         if self._is_own_name and folder.is_symlink():
@@ -100,8 +120,10 @@ class Store:
             _write_new(folder / ".gitignore", "*\n")
         # Locked before it has a name by which others would look for recordings to remove.
         hidden = folder / f".{name}"
-        hidden.mkdir()
+        hidden.mkdir(mode=0o700)
         try:
+            # torch would make it for everybody.
+            (hidden / TRACE_FOLDER).mkdir(mode=0o700)
             lock = _locked(hidden)
             path = hidden.rename(folder / name)
             if pool != "@survey":
@@ -145,9 +167,19 @@ class Store:
         return next(iter(self._folders()), self._folder) / _PROGRAMS
 
     def find(self, name: str) -> Path | None:
-        """The recording of a name, or None."""
-        found = (path for folder in self._folders() for path in _recordings(folder) if path.name == name)
-        return next(found, None)
+        """The recording of a name, its own or one that it was given, or None."""
+        found = [path for folder in self._folders() for path in _recordings(folder)]
+        return next((path for path in found if name in (path.name, name_of(path))), None)
+
+    @staticmethod
+    def keep(path: Path, name: str | None) -> None:
+        """Give a recording a name, so that nothing removes it; None takes the name away."""
+        try:
+            (path / KEPT_FILE).unlink(missing_ok=True)
+            if name is not None:
+                _write_new(path / KEPT_FILE, f"{name}\n")
+        except OSError as error:
+            raise unwritable(path, error) from error
 
     def _folders(self) -> list[Path]:
         if self._is_own_name and self._folder.is_symlink():
@@ -155,8 +187,23 @@ class Store:
         return [folder for folder in (self._folder, self._fallback) if folder is not None and folder.is_dir()]
 
 
+def made_at(recording: Path) -> datetime.datetime | None:
+    """When a recording was made, in local time; None if its name doesn't say."""
+    with contextlib.suppress(ValueError):
+        return datetime.datetime.strptime(recording.name[:15], "%Y%m%d-%H%M%S")
+    return None
+
+
+def name_of(recording: Path) -> str | None:
+    """The name that a recording was given; None if it has none."""
+    file = recording / KEPT_FILE
+    with contextlib.suppress(OSError, ValueError):
+        return file.read_text(encoding="utf-8").strip() or None if not file.is_symlink() else None
+    return None
+
+
 def _locked(recording: Path) -> IO[bytes]:
-    lock = (recording / LOCK_FILE).open("wb")
+    lock = os.fdopen(os.open(recording / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb")
     with contextlib.suppress(OSError):  # a file system without locks
         fcntl.flock(lock, fcntl.LOCK_SH)
     return lock
@@ -196,25 +243,10 @@ def _pool_of(path: Path) -> str:
     return at + rest if name else ""
 
 
-def _is_in_use(recording: Path) -> bool:
-    """Whether a process that makes the recording lives; a lock goes with its process, whatever ended it."""
-    try:
-        # Not blocking: anything can have the name, a pipe included.
-        descriptor = os.open(recording / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:  # none: another version made it
-        return False
-    with os.fdopen(descriptor, "rb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # held, or nobody can know
-            return True
-    return False
-
-
 def _write_new(path: Path, text: str) -> None:
     """Write a file unless there is something of its name, a link that leads nowhere included."""
     with contextlib.suppress(FileExistsError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(text)
 

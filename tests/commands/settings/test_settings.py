@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.settings import Settings, load_settings, unknown_variables
+from graphdoctor.commands.settings import Settings, load_settings, ruling_variables, unknown_variables
 from graphdoctor.errors import GraphDoctorError
 
 
@@ -114,3 +114,9 @@ def test_a_variable_that_no_setting_reads_is_named_and_stops_nothing(tmp_path, n
 def test_every_setting_has_a_variable():
     names = {f"GRAPHDOCTOR_{field.name.upper()}": "1" for field in fields(Settings)}
     assert unknown_variables(names) == []
+
+
+def test_variables_that_say_what_fails_are_named_unless_an_option_overrules_them():
+    environment = {"GRAPHDOCTOR_FAIL_ON": "never", "GRAPHDOCTOR_IGNORE": "GD1", "GRAPHDOCTOR_TIMEOUT": "3"}
+    assert ruling_variables((), environment) == ("GRAPHDOCTOR_FAIL_ON=never", "GRAPHDOCTOR_IGNORE=GD1")
+    assert ruling_variables({"fail_on": "--fail-on"}, environment) == ("GRAPHDOCTOR_IGNORE=GD1",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.survey.survey_file import SurveyOptions
 from graphdoctor.views.html import document
 from tests.commands.test_survey import GOOD
+from tests.conftest import clean_environment
 
 
 def _piece(target: str, **more) -> SurveyPiece:
@@ -64,6 +67,43 @@ def test_nothing_is_left_of_its_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(survey_piece.tempfile, "tempdir", str(tmp_path))
     work_on(_piece("none.py"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_a_killed_piece_left_is_removed_by_the_next_one_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    holder = """
+import os, pathlib, signal, sys
+from graphdoctor.commands import survey_piece
+class Worker:
+    def __init__(self, piece, folder, deadline): ...
+    def result(self):
+        if sys.argv[1] == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        print("working", flush=True)
+        sys.stdin.read()
+survey_piece._Worker = Worker
+from tests.commands.survey.test_piece import _piece
+survey_piece.work_on(_piece("none.py"))
+"""
+    root, variables = str(Path(__file__).parents[3]), clean_environment(TMPDIR=str(tmp_path))
+    command, variables = [sys.executable, "-c", holder], variables | {"PYTHONPATH": root}
+    subprocess.run([*command, "killed"], env=variables, check=False)
+    (killed,) = tmp_path.glob("graphdoctor-survey-*")
+    (tmp_path / "graphdoctor-survey-link").symlink_to(tmp_path / "mine")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").touch()
+    with subprocess.Popen([*command, "works"], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as works:
+        assert works.stdout.readline() == b"working\n"
+        assert not killed.exists()
+        (working,) = (path for path in tmp_path.glob("graphdoctor-survey-*") if not path.is_symlink())
+
+        work_on(_piece("none.py"))
+
+        assert working.is_dir()
+        assert (tmp_path / "mine" / "file").exists()
+        works.stdin.close()
 
 
 @pytest.mark.slow

@@ -11,12 +11,13 @@ import pytest
 
 from graphdoctor.commands import survey_run as surveys
 from graphdoctor.commands.settings import Settings
+from graphdoctor.commands.survey import _check_any_loaded, _working
 from graphdoctor.commands.survey_piece import PieceResult, file_digest, fingerprint_of
 from graphdoctor.commands.survey_plan import SurveyAsked
 from graphdoctor.commands.survey_run import Working, run_survey
 from graphdoctor.commands.survey_store import ROWS_FILE, last_survey, report_of
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import Failure, Share
+from graphdoctor.executors.executor import Environment, Failure, Share
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.survey.survey_file import ListedTargets, SurveyOptions
 from tests.each import for_each
@@ -33,9 +34,11 @@ class Answers:
     jobs: int = 2
     elsewhere: str | None = None
     worked: list[str] = field(default_factory=list)
+    shares: list[Share] = field(default_factory=list)
 
     def run(self, work, pieces, *, ahead=None, share=None, attempts=2, on_begin=None):
         assert (work, attempts) == (surveys.work_on, 1)
+        self.shares.append(share)
         for index, piece in enumerate(pieces):
             on_begin(index, None)
             self.worked.append(piece.name)
@@ -274,3 +277,28 @@ def test_the_last_survey_is_no_recording_and_the_other_way_round():
     assert last_survey(Settings()) == folder
     assert store.surveys("mine") == [folder]
     assert store.surveys("ine") == []
+
+
+def test_pieces_without_a_device_see_the_gpus_unless_they_may_not():
+    def shares(**measured):
+        executor = Answers(lambda *_: {"status": "ok"})
+        _run(None, executor=executor, **measured)
+        return executor.shares
+
+    assert {share.gpus for share in shares()} == {None}
+    assert {share.gpus for share in shares(gpus=0)} == {0}
+
+
+def test_each_piece_on_a_cluster_asks_for_a_core_unless_told_otherwise():
+    working = _working(SurveyOptions(), "ray", Environment(), resume=False)
+    assert working.share.cpus == 1
+    assert _working(SurveyOptions(cpus=3), "ray", Environment(), resume=False).share.cpus == 3
+    assert _working(SurveyOptions(), None, Environment(), resume=False).share.cpus is None
+
+
+def test_a_survey_in_which_nothing_loads_failed():
+    report = _run(lambda *_: {"status": "load_failed", "error": "No CUDA GPUs are available"}).report
+    with pytest.raises(GraphDoctorError, match=r"None of 3 pieces could be loaded. a: No CUDA GPUs are available\."):
+        _check_any_loaded(report.rows)
+    _check_any_loaded(_run(lambda name, _: {"status": "ok" if name == "a" else "load_failed"}).report.rows)
+    _check_any_loaded(())

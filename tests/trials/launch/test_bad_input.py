@@ -55,11 +55,11 @@ FAILING = {
     # The program's own errors: its own traceback.
     "a wrong number of inputs": Case(
         NET + "def example_inputs(): return (torch.randn(4), 3, 5)\n",
-        ("Traceback", "TypeError: Net.forward() takes 2 positional arguments but 4 were given", "failed in call 1"),
+        ("failed in call 1: TypeError: Net.forward() takes 2 positional arguments but 4 were given",),
         calls=1,
     ),
     "an import error": Case(
-        "import torch\nimport does_not_exist_xyz\n",
+        "import torch\nimport does_not_exist_xyz\ndef f(x): ...\n",
         (
             'Traceback (most recent call last):\n  File "{file}", line 2, in <module>\n    import does_not_exist_xyz\n',
             "while importing the target: ModuleNotFoundError",
@@ -74,11 +74,11 @@ FAILING = {
     ),
     "an exception that is none": Case(
         "import torch\nclass E(BaseException): pass\ndef f(x): raise E('base')\n" + INPUTS,
-        ("failed in call 1: file.E: base",),
+        ("failed in call 1, at {file}:3: file.E: base",),
         calls=1,
     ),
     "half a surrogate pair in a message": Case(
-        function("raise ValueError('\\udc80 lone')"), ("ValueError: \\udc80 lone",), calls=1
+        function("raise ValueError('\\udc80 lone')"), ("failed in call 1, at {file}:3: ValueError: ", " lone"), calls=1
     ),
     "a recursion without end": Case(function("return f(x)"), ("RecursionError",), calls=1),
     # The process ends.
@@ -137,7 +137,7 @@ def test_torchs_own_refusal_is_an_answer_unless_the_call_fails_anyway(tmp_path, 
 
 WRONG = {
     "clean.py --backend inductr": ("no backend 'inductr'", "Did you mean inductor?"),
-    "clean.py --config capture_scalar_outputs=True": ("torch._dynamo.config.capture_scalar_outputs",),
+    "clean.py --config capture_scalar_output=True": ("torch._dynamo.config.capture_scalar_outputs",),
     "clean.py --input f32[4] --backward": ("no floating-point output requires a gradient",),
     "clean.py --python /bin/true": ("/bin/true couldn't run the probe",),
     "clean.py --python no-such-python": ("The interpreter no-such-python can't be started",),
@@ -169,6 +169,7 @@ def test_what_torch_cannot_do_is_refused_in_words():
         ),
         (lambda: check_compile_arguments("inductor", "default", {"a": 1}), ("either --mode or --option",)),
         (lambda: set_config("torch._dynamo.config.capture_scalar_output", True), ("capture_scalar_outputs",)),
+        (lambda: set_config("nested_graph_break", True), ("torch._dynamo.config.nested_graph_breaks",)),
         (lambda: set_config("os.environ", 3), ("torch has no 'os.environ'",)),
         (lambda: set_config("torch._dynamo.config.verbose", "maybe"), ("it takes bool", "verbose=False")),
         (lambda: set_config("...", 3), ("torch has no '...'",)),
@@ -180,6 +181,19 @@ def test_what_torch_cannot_do_is_refused_in_words():
             ask()
         said = "\n".join(map(str, words(raised.value.code, raised.value.values, COMMAND_LINE)))
         assert [part for part in parts if part not in said] == [], said
+
+
+def test_a_config_by_its_name_alone_is_one_of_dynamo():
+    import torch
+
+    from graphdoctor.probe.target.options import set_config
+
+    before = torch._dynamo.config.nested_graph_breaks
+    try:
+        set_config("nested_graph_breaks", not before)
+        assert torch._dynamo.config.nested_graph_breaks is not before
+    finally:
+        torch._dynamo.config.nested_graph_breaks = before
 
 
 def test_numbers_of_any_size_can_be_passed(tmp_path, run_cli):
@@ -276,16 +290,43 @@ def test_a_module_may_change_itself_in_every_call(tmp_path, explain_json):
     assert document["summary"]["graphs"] >= 1
 
 
-def test_escapes_and_markup_never_reach_the_terminal(tmp_path, run_cli):
-    (tmp_path / "[red]x.py").write_text(function("raise ValueError('\\x1b]0;title\\x07\\x9b31m [bold]')"))
+@pytest.mark.parametrize(
+    ("line", "stream"),
+    [
+        ("torch._dynamo.graph_break('\\x1b]0;title\\x07\\x9b31m [bold]')", "stdout"),
+        # Eager mode fails, too: the error alone is told, and no report.
+        ("raise ValueError('\\x1b]0;title\\x07\\x9b31m [bold]')", "stderr"),
+        # Only when compiled: Python's own traceback is shown, too.
+        ("assert not torch.compiler.is_compiling(), '\\x1b]0;title\\x07\\x9b31m [bold]'", "stdout"),
+    ],
+    ids=["report", "error", "compiled"],
+)
+def test_escapes_and_markup_never_reach_the_terminal(tmp_path, run_cli, line, stream):
+    (tmp_path / "[red]x.py").write_text(function(line))
     process = run_cli("explain", "[red]x.py", "--color", "always")
-    assert "[red]x.py" in process.stdout
-    assert "\x1b]0" not in process.stdout
-    assert "\x9b" not in process.stdout
-    ours = [line for line in process.stderr.splitlines() if line.startswith("error: ")]
-    assert len(ours) == 1
-    assert "[bold]" in ours[0]
-    assert "\x1b" not in ours[0]
+    shown = getattr(process, stream)
+    assert "[bold]" in shown
+    for text in (process.stdout, process.stderr):
+        assert "\x1b]0" not in text
+        assert "\x9b" not in text
+    if stream == "stdout":
+        assert "[red]x.py" in shown
+    else:
+        assert not process.stdout
+
+
+def test_inputs_that_do_not_fit_are_one_error_with_its_place(tmp_path, run_cli):
+    (tmp_path / "model.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.linear = torch.nn.Linear(4, 8)\n    def forward(self, x): return self.linear(x)\n"
+        "model = Net()\nexample_inputs = (torch.randn(1, 5),)\n"
+    )
+    process = run_cli("explain", "model.py")
+    assert process.stdout == ""
+    error, hint = process.stderr.splitlines()
+    assert error.startswith("error: The program failed in call 1, at ")
+    assert error.endswith("model.py:6: RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x5 and 4x8)")
+    assert "example_inputs" in hint
 
 
 def test_the_users_environment_changes_no_result(clean_target, run_cli, explain_json):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -92,6 +93,26 @@ def test_a_probe_is_stopped(end, monkeypatch):
     monkeypatch.setattr("graphdoctor.trials.launch.child._GRACE_S", 0.2)
     found = end(f"{says(FINISHED)}\nexec sleep 30")
     assert (found.reason, found.status) == ("finished", None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_a_probe_starts_ends_it_too(end, monkeypatch, number):
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            started.append(self)
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        found = end(f"{says(PHASE)}\nexec sleep 30")
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert found.reason == "interrupted"
+    assert started[0].poll() is not None
 
 
 def test_an_interpreter_that_does_not_exist(tmp_path):

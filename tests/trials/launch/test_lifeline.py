@@ -7,31 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import clean_environment, command_line
+from tests.processes import is_running, wait_until
 from tests.sections import texts_beside
 
 PARENT, FORKING_PARENT, PROGRAM, WAITING = texts_beside(__file__)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-def wait_until(holds: Callable[[], bool], *, within_s: float) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def pids_in(file: Path, *, within_s: float = 120) -> list[int]:
@@ -60,9 +45,9 @@ def test_a_probe_and_what_it_started_end_with_a_killed_parent(tmp_path, stand_in
     command = [sys.executable, "-c", PARENT, str(python)]
     with subprocess.Popen(command, cwd=tmp_path, env=clean_environment()) as parent:
         pids = pids_in(tmp_path / "pids")
-        assert all(map(is_alive, pids))
+        assert all(map(is_running, pids))
         parent.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(map(is_alive, pids)), within_s=5)
+    wait_until(lambda: not any(map(is_running, pids)), within_s=5)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -71,7 +56,7 @@ def test_what_forks_probes_ends_too_while_it_imports_torch(tmp_path):
     with subprocess.Popen(command, cwd=tmp_path, env=clean_environment()) as parent:
         (pid,) = pids_in(tmp_path / "pids")
         parent.send_signal(signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid), within_s=5)
+    wait_until(lambda: not is_running(pid), within_s=5)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -80,7 +65,7 @@ def test_what_a_program_left_running_goes_on_after_the_end(tmp_path, stand_in):
     command = [sys.executable, "-c", PARENT, str(python)]
     subprocess.run(command, cwd=tmp_path, env=clean_environment(), timeout=60, check=True)
     (pid,) = pids_in(tmp_path / "pids")
-    assert is_alive(pid)
+    assert is_running(pid)
     os.kill(pid, signal.SIGKILL)
 
 
@@ -111,7 +96,7 @@ def test_a_killed_command_leaves_no_probe_and_blames_nobody(tmp_path, run_cli, a
     with subprocess.Popen(command, cwd=tmp_path, env=clean_environment(), stdout=nowhere, stderr=nowhere) as parent:
         pids = pids_in(tmp_path / "pids")
         parent.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(map(is_alive, pids)), within_s=5)
+    wait_until(lambda: not any(map(is_running, pids)), within_s=5)
     found = json.loads(run_cli("report", "--format", "json").stdout)
     assert found["recording"]["is_partial"]
     assert not [finding for finding in found["findings"] if finding["code"] == "GD901"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,48 @@ def test_the_oldest_recordings_go_when_a_new_one_begins(tmp_path):
         store = Store(tmp_path, keep_count=keep_count)
         paths = [made(store, "model") for _ in range(4)]
         assert recordings(tmp_path) == paths[-keep_count:]
+
+
+@pytest.mark.parametrize(
+    "file", ["bench.json", "fixes.json", "cure.json", "profile.json", "export.json", "what-if.json"]
+)
+def test_single_runs_remove_nothing_that_took_many(tmp_path, file):
+    store = Store(tmp_path, keep_count=2)
+    first = made(store, "bench")
+    (first / file).write_text("{}")
+    runs = [made(store, "model") for _ in range(5)]
+    assert recordings(tmp_path) == [first, *runs[-2:]]
+    others = []
+    for _ in range(2):
+        others.append(made(store, "bench"))
+        (others[-1] / file).write_text("{}")
+    assert first in recordings(tmp_path)
+    last = store.create("model")
+    assert (last.removed, first.exists()) == ((first.name,), False)
+    assert recordings(tmp_path)[-3:] == [*others, last.path]
+
+
+def test_what_has_a_name_stays_and_is_found_by_it(tmp_path):
+    store = Store(tmp_path, keep_count=1)
+    first = made(store, "a")
+    store.keep(first, "before")
+    made(store, "b")
+    newest = made(store, "c")
+    assert recordings(tmp_path) == [first, newest]
+    assert store.find("before") == store.find(first.name) == first
+    store.keep(first, None)
+    assert store.find("before") is None
+    assert store.create("d").removed == (first.name, newest.name)
+
+
+def test_a_name_is_not_written_through_a_link_nor_read_through_one(tmp_path):
+    store = Store(tmp_path, keep_count=1)
+    first = made(store, "a")
+    (tmp_path / "secret").write_text("before\n")
+    (first / "kept.txt").symlink_to(tmp_path / "secret")
+    assert store.find("before") is None
+    store.keep(first, "mine")
+    assert ((tmp_path / "secret").read_text(), store.find("mine")) == ("before\n", first)
 
 
 def test_a_recording_that_is_being_made_stays(tmp_path):
@@ -166,7 +209,14 @@ def test_people_are_told_where_a_recording_is_that_is_elsewhere(read_only, tmp_p
     assert capsys.readouterr().err == ""
     recording = Store(read_only, keep_count=2).create("a")
     tell_place(recording)
-    assert capsys.readouterr().err == f"This folder can't be written, so the recording is {recording.path}\n"
+    assert capsys.readouterr().err == f"Read-only folder; recording saved to {recording.path}\n"
+
+
+def test_people_are_told_what_was_removed(tmp_path, capsys):
+    store = Store(tmp_path, keep_count=1)
+    first = made(store, "a")
+    tell_place(store.create("b"))
+    assert capsys.readouterr().err == f"Removed the oldest recording: {first.name}\n"
 
 
 def test_what_cannot_be_written_is_a_clear_error(read_only, tmp_path, monkeypatch):
@@ -219,3 +269,19 @@ def test_git_does_not_see_the_folder(tmp_path):
     made(Store(tmp_path, keep_count=5), "a")
     status = ["git", "-C", str(tmp_path), "status", "--porcelain", "--untracked-files=all"]
     assert subprocess.run(status, check=True, capture_output=True, text=True).stdout == ""
+
+
+@pytest.mark.slow
+def test_nobody_else_can_read_a_recording(tmp_path):
+    program = ("import torch", "def build():", "    return torch.nn.Linear(2, 2)")
+    (tmp_path / "model.py").write_text("\n".join(program))
+    command = [sys.executable, "-m", "graphdoctor", "explain", "model.py", "--input", "f32[2,2]"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, umask=0o022)
+
+    (recording,) = (path for path in (tmp_path / ".graphdoctor").iterdir() if path.is_dir())
+    folders = [recording, *(path for path in recording.rglob("*") if path.is_dir())]
+    assert [path.name for path in folders if stat.S_IMODE(path.stat().st_mode) != 0o700] == []
+    assert recording / "trace" in folders
+    files = [path for path in recording.rglob("*") if path.is_file()]
+    assert len(files) > 4
+    assert [path.name for path in files if stat.S_IMODE(path.stat().st_mode) != 0o600] == []
