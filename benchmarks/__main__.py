@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     benches,
+    counters,
     editing,
     fixes,
     lint,
@@ -42,11 +43,11 @@ PARTS = (
         "editing",
         "fuzz",
     ),
-    *("survey", "merged", "gpu"),
+    *("survey", "merged", "gpu", "counters"),
 )
 _OF_RECORDINGS = {"overhead", "startup"}
-_ASKED_FOR = {"merged", "gpu"}
-"""Parts that only ``--only`` measures: one installs environments, the other needs a GPU."""
+_ASKED_FOR = {"merged", "gpu", "counters"}
+"""Parts that only ``--only`` measures: one installs environments, the others need a GPU."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -95,6 +96,7 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
         ("benches", "benching", benches.measure),
         ("profiles", "profiling", benches.measure_profiles),
         ("gpu", "benching on a GPU", benches.measure_on_gpu),
+        ("counters", "asking Nsight Compute", counters.measure),
     ):
         if part in parts:
             _say(said)

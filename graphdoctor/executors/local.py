@@ -17,7 +17,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from graphdoctor.executors.executor import Executor, Job, Outcome, attempt, failure_of_end, packed_attempt, unpacked
+from graphdoctor.executors.executor import (
+    Executor,
+    Failure,
+    Job,
+    Outcome,
+    attempt,
+    failure_of_end,
+    packed_attempt,
+    unpacked,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -74,13 +83,13 @@ def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
                     # Its worker works on while the caller takes this outcome.
                     begin(pool)
                     yield index, unpacked(packed)
-        # A process ended over one of these, and which isn't known: each is tried alone, when less memory is in use, and once
-        # more if its process ends then. One that had only been waiting has ended no process before.
+        # A process ended over one of these, and which isn't known: each is tried alone, when less memory is in use, and
+        # once more if its process ends then. One that had only been waiting has ended no process before.
         for index in pending.values():
             yield index, _alone(job, index)
 
 
-def _alone(job: Job, index: int) -> Any:
+def _alone(job: Job, index: int) -> Any | Failure:  # noqa: ANN401 - what the work makes
     """What became of a piece that is tried in a process of its own, twice if the first one ends."""
     from concurrent.futures.process import BrokenProcessPool
 

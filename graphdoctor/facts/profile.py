@@ -20,10 +20,11 @@ ProfiledKind = Literal[
 ``library``: a library's (cuBLAS, oneDNN, ATen); ``communication``: between processes; ``user``: the program's own, in
 Triton; ``copy``: it copies memory; ``generated``: Inductor's, but of no known graph; ``other``: none of these."""
 
-BoundBy = Literal["host", "memory", "compute", "communication", "latency"]
+BoundBy = Literal["host", "memory", "compute", "arithmetic", "communication", "latency"]
 """What a call, or a kernel, waits for. ``host``: the device, or the kernels, wait for Python and launches; ``memory``:
-its bandwidth; ``compute``: arithmetic; ``communication``: other processes; ``latency``: a kernel so short that it
-reaches neither bandwidth nor arithmetic. A longer one that reaches neither has none of these."""
+its bandwidth; ``compute``: matrix products and convolutions; ``arithmetic``: other arithmetic, such as ``tanh``;
+``communication``: other processes; ``latency``: a kernel so short that it reaches none of them. A longer one that
+reaches none has none of these."""
 
 
 class CodeLine(Fact):
@@ -65,6 +66,12 @@ class ProfiledKernel(Fact):
     """Of what a copy reached on this device; can be above 1 where a cache holds what it reads."""
     compute_share: float | None = None
     """Of what a matrix product reached on this device, with the same dtype."""
+    elementwise: dict[str, int] | None = None
+    """For how many elements all runs compute each operation on single elements, such as ``tanh``, by Inductor's names;
+    None if Inductor didn't write it, or that is unknown."""
+    arithmetic_share: float | None = None
+    """Of its time, what this device takes at least for those; can be above 1 where a kernel computes once what it is
+    counted for twice. None if unknown."""
     bound_by: BoundBy | None = None
     """What it waits for; None if unknown."""
     dtype: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import field
 from typing import Literal, NamedTuple
 
 from .base import Fact
@@ -71,6 +72,10 @@ class InductorKernel(Fact):
     None if it has none, or torch can't count them."""
     dtype: str | None = None
     """dtype of the factors of these; None if it has none."""
+    elementwise: dict[str, int] | None = None
+    """For how many elements it computes each operation on single elements, such as ``tanh``, by the names of
+    ``torch/_inductor/ops_handler.py``; None if it isn't written by Inductor, or a size is unknown. What two of its
+    nodes compute counts twice, although code for it may be there once."""
 
 
 class KeptTensor(Fact):
@@ -160,8 +165,15 @@ class EagerCall(Fact):
     launches: int | None
 
 
+SIMPLE = "mul"
+"""Stands for all operations on single elements that take a few instructions."""
+
+ALIKE = {"cos": "sin", "erfc": "erf", "exp2": "exp", "expm1": "exp", "log10": "log", "log1p": "log", "log2": "log"}
+"""Operations on single elements with those that take about as long."""
+
+
 class Calibration(Fact):
-    """What this device reaches, as measured: a copy, and matrix products."""
+    """What this device reaches, as measured: a copy, matrix products, and arithmetic that isn't one."""
 
     device_name: str
     """Which device; of a CPU, its model."""
@@ -176,6 +188,11 @@ class Calibration(Fact):
     matmul_tflops_per_s: dict[str, float]
     """1e12 operations a second of a large matrix product, by dtype, such as ``float32``, with that precision. Under
     ``tf32`` those of float32 in TF32, where products aren't in TF32 but convolutions are."""
+    elementwise_g_per_s: dict[str, float] = field(default_factory=dict)
+    """1e9 elements a second, in float32, for which operations on single elements are computed, such as ``tanh``;
+    under ``mul`` those of the simple ones."""
+    cache_bytes: int | None = None
+    """The size of a GPU's L2 cache; None on a CPU."""
     launch_us: float | None = None
     """What the launch of a small kernel takes; None on a CPU."""
     is_kept: bool = False
@@ -184,6 +201,10 @@ class Calibration(Fact):
     """The day, such as ``2026-11-27``; None of what was kept before that was noted."""
     is_steady: bool = True
     """Each was measured twice with the same result, but for a tenth."""
+
+    def elementwise_rate(self, name: str) -> float | None:
+        """1e9 elements a second of an operation, or of the simple ones if it wasn't measured; None if none were."""
+        return self.elementwise_g_per_s.get(ALIKE.get(name, name), self.elementwise_g_per_s.get(SIMPLE))
 
 
 class ProfiledCall(Fact):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
-from graphdoctor.facts.kernels import MOST_KERNELS, KernelShare, KernelTime
-from graphdoctor.facts.wording import duration, listed
+from graphdoctor.facts.kernels import MOST_KERNELS, Device, KernelShare, KernelTime
+from graphdoctor.facts.wording import counted, duration, listed
 from graphdoctor.rules.toolkit import (
     Matches,
     RecordingRule,
@@ -16,17 +17,22 @@ from graphdoctor.rules.toolkit import (
     max_autotune,
 )
 
-_MIN_RATIO = 1.1
+_ALMOST_NOTHING = 10
+"""So many times as long as what they replaced: that is then what the library's own kernels differ by."""
+
+_MIN_RATIO: Mapping[Device, float] = {"cuda": 1.03, "cpu": 1.1}
+"""Smaller differences also show between two runs of one program."""
 
 
 class SlowerKernels(RecordingRule):
     """Kernels that take longer than those of eager mode.
 
     ## What it finds
-    A steady call whose kernels take 1.1 times as long as those of the same call in eager mode, or longer, both measured
-    by torch.profiler. Smaller differences also show between two runs of one program. `graphdoctor bench` reports it, if
-    the machine isn't noisy and the call isn't faster than in eager mode. It names the longest kernels that only one of
-    them runs: a fused library function that tracing takes apart, and copies into other layouts, show there.
+    A steady call whose kernels take 1.1 times as long as those of the same call in eager mode, on a GPU 1.03 times, or
+    longer, both measured by torch.profiler. Smaller differences also show between two runs of one program.
+    `graphdoctor bench` reports it, if the machine isn't noisy and the call isn't faster than in eager mode. It names
+    the longest kernels that only one of them runs, and says so where tracing takes a fused function apart or kernels
+    only copy into other layouts.
 
     ## Why it costs
     Inductor replaces kernels of libraries with its own. Mostly that saves reading and writing memory between them, but
@@ -66,7 +72,11 @@ class SlowerKernels(RecordingRule):
         now, before, frame = recording.kernels, recording.eager_kernels, view.main_frame
         if now is None or before is None or frame is None or now.device != before.device or not now.region_runs:
             return
-        if now.kernels_us is None or not before.kernels_us or now.kernels_us < _MIN_RATIO * before.kernels_us:
+        if (
+            now.kernels_us is None
+            or not before.kernels_us
+            or now.kernels_us < _MIN_RATIO[now.device] * before.kernels_us
+        ):
             return
         more_us = now.kernels_us - before.kernels_us
         yield RuleMatch(
@@ -76,6 +86,7 @@ class SlowerKernels(RecordingRule):
                     _message(now, before, now.kernels_us / before.kernels_us),
                     *_apart(now, before, "only compiled code has"),
                     *_apart(before, now, "only eager mode has"),
+                    *_causes(now, before),
                 )
             ),
             count=now.launches or 0,
@@ -93,6 +104,8 @@ def _message(now: KernelShare, before: KernelShare, ratio: float) -> str:
     largest = next((each for each in now.largest if each.kind == "generated"), None)
     if not now.generated_us or largest is None or not 0 < replaced_us < now.generated_us:
         return text
+    if now.generated_us > _ALMOST_NOTHING * replaced_us:
+        return f"{text}: Inductor's own take {duration(now.generated_us)} and replace next to nothing"
     own = factor_text(now.generated_us / replaced_us)
     return f"{text}: Inductor's own take {own} as long as those that they replaced; the longest is `{largest.name}`"
 
@@ -105,6 +118,27 @@ def _apart(one: KernelShare, other: KernelShare, only: str) -> Iterator[str]:
     own = [each for each in one.largest if each.name not in known]
     if own:
         yield f"{only} " + listed([f"{_often(each)}`{each.name}` ({duration(each.us)})" for each in own])
+
+
+def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
+    """Why kernels differ, as clauses, where their names tell."""
+    had, has = (any(_FAST_PATH in each.name for each in share.largest) for share in (before, now))
+    if had and not has:
+        yield "eager mode takes the fast path of `nn.MultiheadAttention`, which torch leaves while it traces"
+    copies = [each for each in now.largest if each.kind == "generated" and _ONLY_LAYOUT.search(each.name)]
+    if copies and not any(each.kind == "copy" for each in before.largest):
+        runs, us = counted(sum(each.count for each in copies), "kernel run"), sum(each.us for each in copies)
+        yield f"eager mode needs no copy into another layout, compiled code {runs} ({duration(us)})"
+
+
+_FAST_PATH = "transform_bias_rescale_qkv"
+"""A kernel that only ``torch._native_multi_head_attention`` runs (``aten/src/ATen/native/transformers``, 2.13);
+``nn.MultiheadAttention`` calls that only outside of tracing (``torch/nn/modules/activation.py``, 2.13)."""
+
+_ONLY_LAYOUT = re.compile(
+    r"_fused(_+(clone|copy|expand|permute|select|slice|split|squeeze|t|transpose|unsafe_view|unsqueeze|view))+_\d+$"
+)
+"""Of a kernel that Inductor names by operations none of which computes anything."""
 
 
 def _often(kernel: KernelTime) -> str:

@@ -94,9 +94,12 @@ _MEMORY = (
 )
 _ARITHMETIC = (
     "Floating-point operations a second of its matrix products and convolutions; beside it the share of what a large "
-    "product reaches on this device."
+    "product reaches on this device. Of other arithmetic, the share of its time that it takes at least on this device."
 )
-_WAITS = "memory: its bandwidth; compute: arithmetic; latency: it's too short to reach either."
+_WAITS = (
+    "memory: its bandwidth; compute: matrix products and convolutions; arithmetic: other arithmetic, such as tanh; "
+    "latency: it's too short to reach any."
+)
 _HOW = (
     "The call is timed without a profiler; its kernels are from torch.profiler, of the shortest of several calls. Time "
     "outside of kernels is Python, guards, launching and waiting.",

@@ -80,7 +80,9 @@ def bandwidth_cell(kernel: ProfiledKernel) -> Cell:
 
 
 def compute_cell(kernel: ProfiledKernel) -> Cell:
-    """Operations a second; as its detail, the share of what the device reaches."""
+    """Operations a second; as its detail, the share of what the device reaches. That alone of other arithmetic."""
+    if kernel.tflops_per_s is None and kernel.arithmetic_share is not None:
+        return Cell(small_percent(kernel.arithmetic_share) if kernel.arithmetic_share else "")
     return _rate_cell(flops_text(kernel.tflops_per_s), kernel.compute_share)
 
 
@@ -97,4 +99,5 @@ def _rate_cell(text: str | None, share: float | None) -> Cell:
 
 def rates_text(kernel: ProfiledKernel) -> str:
     """Both rates in a line; empty if unknown."""
-    return ", ".join(cell_line(cell) for cell in (bandwidth_cell(kernel), compute_cell(kernel)) if cell.text)
+    cells = (bandwidth_cell(kernel), _rate_cell(flops_text(kernel.tflops_per_s), kernel.compute_share))
+    return ", ".join(cell_line(cell) for cell in cells if cell.text)

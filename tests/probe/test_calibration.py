@@ -42,19 +42,23 @@ def test_a_call_that_other_programs_held_up_says_nothing(monkeypatch, samples, e
 @pytest.mark.slow
 def test_only_what_is_missing_is_measured() -> None:
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    first = calibrate(CPU, {"float32", "float8_e4m3fn"}, [])
+    first = calibrate(CPU, {"float32", "float8_e4m3fn"}, {"tanh", "log1p", "lgamma"}, [])
     assert (first.threads, first.precision, first.torch) == (threads, precision, torch.__version__)
     assert (first.is_kept, first.launch_us) == (False, None)
     assert first.copy_gb_per_s > 0
     # Not every dtype has ordinary products.
     assert first.matmul_tflops_per_s.keys() == {"float32"}
+    # What nobody asks for or knows isn't measured; a function takes longer than a multiplication.
+    assert first.elementwise_g_per_s.keys() == {"mul", "tanh", "log"}
+    assert first.elementwise_g_per_s["tanh"] < first.elementwise_g_per_s["mul"]
     started = time.process_time()
-    again = calibrate(CPU, {"float32"}, [first])
+    again = calibrate(CPU, {"float32"}, {"tanh"}, [first])
     assert time.process_time() - started < 0.2
     assert again == first.replace(is_kept=True, is_steady=True)
     kept = first.replace(copy_gb_per_s=123.0)
-    more = calibrate(CPU, {"float64"}, [kept])
+    more = calibrate(CPU, {"float64"}, {"erf"}, [kept])
+    assert more.elementwise_g_per_s.keys() == {"mul", "tanh", "log", "erf"}
     assert (more.is_kept, more.copy_gb_per_s) == (False, 123.0)
     assert more.matmul_tflops_per_s.keys() == {"float32", "float64"}
-    other = calibrate(CPU, (), [kept.replace(threads=99)])
+    other = calibrate(CPU, (), (), [kept.replace(threads=99)])
     assert other.copy_gb_per_s != 123.0

@@ -119,3 +119,28 @@ def test_bytes_and_operations_are_those_that_torch_counts() -> None:
     assert next((each["input_dtypes"], each["dtype"]) for each in casts) == (["float32"], "float64")
     # What a library computes is one operation, whatever was computed on the way to it.
     assert {len(kernel["operations"]) for kernel in kernels if kernel["kind"] == "library"} == {1}
+
+
+def test_arithmetic_is_counted_by_elements() -> None:
+    def functions(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.tanh(x).exp().sum(-1), torch.erf(y) * 2
+
+    for is_dynamic in (False, True):
+        with described() as graphs:
+            torch.compile(functions, dynamic=is_dynamic)(torch.randn(30, 70), torch.randn(500))
+        counted = [kernel["elementwise"] for graph in graphs for kernel in graph["kernels"]]
+        found = {name: count for each in counted for name, count in each.items()}
+        assert found == {"tanh": 2100, "exp": 2100, "reduction": 2100, "erf": 500, "mul": 500}
+
+
+def test_arithmetic_of_another_rate_is_not_counted() -> None:
+    with described() as graphs:
+        torch.compile(lambda x: torch.sin(x.double()))(torch.randn(300))
+    assert [kernel["elementwise"] for graph in graphs for kernel in graph["kernels"]] == [None]
+
+
+def test_what_is_read_by_rows_has_no_known_size() -> None:
+    table = torch.nn.Embedding(50_000, 16)
+    with described() as graphs, torch.no_grad():
+        torch.compile(lambda rows: table(rows) * 2)(torch.tensor([1, 2, 3]))
+    assert [kernel["bytes"] for graph in graphs for kernel in graph["kernels"]] == [None]

@@ -1,4 +1,4 @@
-"""What the device reaches: a copy, matrix products, the launch of a kernel.
+"""What the device reaches: a copy, matrix products, other arithmetic, the launch of a kernel.
 
 Each is repeated, and the best counts: other work on the machine can only make it slower. It runs after everything else,
 since it pushes the program's tensors out of the caches.
@@ -11,7 +11,7 @@ import datetime
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -19,6 +19,7 @@ import torch
 from ...facts.profiled import Calibration
 from ..torch_private import torch_api
 from ..torch_private.torch_config import float32_precision, matmul_setting, tf32_matmuls
+from . import arithmetic
 from .timing import preemptions
 
 _COPY_BYTES = 256 * 2**20
@@ -48,8 +49,14 @@ _LAUNCHES = 200
 TF32 = "tf32"
 
 
-def calibrate(device: torch.device, dtypes: Iterable[str], kept: Sequence[Calibration]) -> Calibration:
-    """What a device reaches; ``RuntimeError`` if there isn't enough memory."""
+def calibrate(
+    device: torch.device, dtypes: Iterable[str], elementwise: Collection[str], kept: Sequence[Calibration]
+) -> Calibration:
+    """What a device reaches; ``RuntimeError`` if there isn't enough memory.
+
+    ``dtypes``: of products; ``elementwise``: operations on single elements, as ``InductorKernel`` names them. Of
+    these what is known is measured, and of the others nothing is said.
+    """
     on_cpu = device.type == "cpu"
     found = Calibration(
         device_name=_processor() if on_cpu else torch.cuda.get_device_name(device),
@@ -58,6 +65,7 @@ def calibrate(device: torch.device, dtypes: Iterable[str], kept: Sequence[Calibr
         precision=matmul_setting(),
         copy_gb_per_s=0.0,
         matmul_tflops_per_s={},
+        cache_bytes=None if on_cpu else torch.cuda.get_device_properties(device).L2_cache_size,
         launch_us=None,
     )
     wanted = _products(dtypes, device)
@@ -65,7 +73,9 @@ def calibrate(device: torch.device, dtypes: Iterable[str], kept: Sequence[Calibr
     found = before or found
     products = dict(found.matmul_tflops_per_s)
     missing = [dtype for dtype in wanted if dtype not in products]
-    if before is not None and not missing:
+    rates = dict(found.elementwise_g_per_s)
+    unknown = [name for name in arithmetic.measurable(elementwise, device) if name not in rates]
+    if before is not None and not missing and not unknown:
         return found.replace(is_kept=True, is_steady=True)
     copy, launch, is_steady = found.copy_gb_per_s, found.launch_us, True
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
@@ -77,7 +87,13 @@ def calibrate(device: torch.device, dtypes: Iterable[str], kept: Sequence[Calibr
             with contextlib.suppress(RuntimeError, TypeError):
                 products[dtype], is_this_steady = _product(dtype, device)
                 is_steady = is_steady and is_this_steady
+        for name in unknown:
+            # A CUDA build without a compiler for code at run time, for one.
+            with contextlib.suppress(RuntimeError):
+                rates[name], is_this_steady = arithmetic.rate(name, rates, device, _best)
+                is_steady = is_steady and is_this_steady
     measured = {"copy_gb_per_s": copy, "launch_us": launch, "matmul_tflops_per_s": products}
+    measured["elementwise_g_per_s"] = rates
     today = datetime.datetime.now().astimezone().date().isoformat()
     return found.replace(**measured, is_kept=False, is_steady=is_steady, measured_on=today)
 
@@ -156,7 +172,8 @@ def _best(call: Callable[[], object], device: torch.device) -> tuple[float, bool
     while len(times) < _LEAST or (len(times) < _MOST and time.perf_counter() - started < budget):
         before = preemptions()
         times.append(_time(call))
-        if preemptions() == before:
+        # A GPU works on meanwhile.
+        if device.type != "cpu" or preemptions() == before:
             undisturbed.append(times[-1])
         if time.perf_counter() - started > budget / 2 and _is_steady(undisturbed):
             break

@@ -42,6 +42,8 @@ class CodegenRecorder:
         self._partitions = partitions
         self.factor_dtypes: set[str] = set()
         """Of all matrix products and convolutions."""
+        self.elementwise: set[str] = set()
+        """Operations on single elements of all kernels, as ``InductorKernel`` names them."""
 
     def record(self, graph: GeneratedGraph) -> None:
         """Write what is known of a graph."""
@@ -61,6 +63,7 @@ class CodegenRecorder:
             computed = tuple(each for each in known if not is_view(nodes[each]))
             kernels.append(kernel.replace(operations=computed or tuple(known)))
         self.factor_dtypes |= {kernel.dtype for kernel in kernels if kernel.dtype is not None}
+        self.elementwise.update(*(kernel.elementwise or () for kernel in kernels))
         operations = [self._operation(node, kernels_of, stacks) for node in nodes]
         found = self._partitions.take() if self._partitions is not None and graph.phase == "forward" else None
         return {

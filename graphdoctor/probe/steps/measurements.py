@@ -208,7 +208,9 @@ def _calibrate(workload: Workload) -> None:
     device = torch.device("cuda") if torch_api.uses_cuda() else torch.device("cpu")
     try:
         known = [Calibration(**each) for each in workload.request["calibrations"]]
-        workload.events.write("calibration", calibrate(device, workload.code.factor_dtypes, known))
+        code = workload.code
+        found = calibrate(device, code.factor_dtypes, code.elementwise, known)
+        workload.events.write("calibration", found)
     except (RuntimeError, MemoryError) as error:
         workload.events.gap("kernels", f"What the device reaches was not measured: {type_name(error)}.")
 

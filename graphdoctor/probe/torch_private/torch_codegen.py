@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -111,8 +112,12 @@ def _kernel(
     size: int | None = None,
     flops: int | None = None,
     dtype: str | None = None,
+    elementwise: dict[str, int] | None = None,
 ) -> GeneratedKernel:
-    return InductorKernel(name=name, kind=kind, operations=(), bytes=size, flops=flops, dtype=dtype), nodes
+    made = InductorKernel(
+        name=name, kind=kind, operations=(), bytes=size, flops=flops, dtype=dtype, elementwise=elementwise
+    )
+    return made, nodes
 
 
 def _library(node: Any, name: str) -> GeneratedKernel:  # noqa: ANN401
@@ -148,7 +153,8 @@ def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
         kind = "template"
     elif any(each.is_reduction() for each in single):
         kind = "reduction"
-    return _kernel(name, kind, nodes, _bytes(whole), *products_of([each for each in products if each]))
+    counted = products_of([each for each in products if each])
+    return _kernel(name, kind, nodes, _bytes(whole), *counted, _elementwise(single))
 
 
 def _readers(scheduled: Sequence[Any]) -> list[torch.fx.Node]:
@@ -158,8 +164,41 @@ def _readers(scheduled: Sequence[Any]) -> list[torch.fx.Node]:
     return list(dict.fromkeys(origin for node in nodes for origin in getattr(node, "origins", ())))
 
 
+_NO_ARITHMETIC = frozenset(
+    {
+        "check_bounds", "constant", "get_index", "indirect_indexing", "load", "load_seed", "masked", "output", "store",
+        "store_reduction",
+    }
+)  # fmt: skip
+"""What loops do besides computing."""
+
+
+def _elementwise(scheduled: Sequence[Any]) -> dict[str, int] | None:
+    """For how many elements each operation is computed, by the names that loops have; None if that is unknown."""
+    from torch._inductor.virtualized import V
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    known: Any = V.graph.sizevars
+    hint = known.optimization_hint if hasattr(known, "optimization_hint") else known.size_hint
+    counts: Counter[str] = Counter()
+    for each in scheduled:
+        # A template's node has no loops of its own.
+        if (body := getattr(each, "_body", None)) is None:
+            continue
+        elements = math.prod(size for sizes in body.sizes for size in sizes)
+        if free_unbacked_symbols(elements) or each.node.get_dtype() == torch.float64:
+            return None
+        own = {name: uses for name, uses in body.op_counts.items() if name not in _NO_ARITHMETIC}
+        counts.update({name: int(hint(elements)) * uses for name, uses in own.items()})
+    return dict(counts)
+
+
 def _bytes(scheduled: Sequence[Any]) -> int | None:
-    return sum(int(each.get_read_write_buffers_sizes()) for each in scheduled) if scheduled else None
+    # torch counts the whole of a tensor that a kernel reads a few rows of, as an embedding does.
+    own = [single for each in scheduled for single in each.get_nodes()]
+    if not own or any("indirect_indexing" in getattr(getattr(each, "_body", None), "op_counts", ()) for each in own):
+        return None
+    return sum(int(each.get_read_write_buffers_sizes()) for each in scheduled)
 
 
 @contextmanager

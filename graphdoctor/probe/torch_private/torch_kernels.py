@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib import import_module
@@ -49,6 +49,14 @@ def show_generated_kernels() -> None:
     from torch._inductor import config
 
     config.cpp.enable_kernel_profile = True
+
+
+def cuda_function(code: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function of single elements, a C++ template of one type, that is compiled when it is called first."""
+    from torch.cuda.jiterator import _create_jit_fn
+
+    made: Callable[[torch.Tensor], torch.Tensor] = _create_jit_fn(code)
+    return made
 
 
 SHOWN_BY = (

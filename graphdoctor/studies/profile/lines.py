@@ -8,7 +8,7 @@ the elements that each works on: of the largest tensor that it takes or makes. A
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -23,7 +23,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.diagnosis.kernel_times import parts
 
-_Number = TypeVar("_Number", int, float)
+_Number = TypeVar("_Number", int, float, Counter[str])
 
 _OVERLOAD = re.compile(r"\.[A-Za-z_]\w*$")
 _SELF = re.compile(r"^self\.?")
@@ -33,7 +33,9 @@ _Place = tuple[tuple[StackEntry, ...], str | None]
 
 
 @dataclass
-class _Kernel:
+class KernelGroup:
+    """All runs of one kernel that compute the same operations; ``runs`` are their indices in the profiled call."""
+
     name: str
     kind: ProfiledKind
     phase: ProfilePhase
@@ -45,7 +47,10 @@ class _Kernel:
     calls: set[tuple[int | None, int | None]] = field(default_factory=set)
     bytes: list[int | None] = field(default_factory=list)
     flops: list[int | None] = field(default_factory=list)
+    elementwise: list[Counter[str] | None] = field(default_factory=list)
     dtype: str | None = None
+    ran: set[ProfiledKind] = field(default_factory=set)
+    """What the profiler takes its runs for."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,8 @@ def share_out(profiled: Profiled, call_us: float, roots: Mapping[str, str]) -> S
 
     ``roots``: what the paths of modules begin with, by compile: see ``module_roots``.
     """
-    found: list[tuple[_Kernel, dict[_Place, float]]] = []
-    for kernel in sorted(_kernels(profiled), key=lambda kernel: -kernel.us):
+    found: list[tuple[KernelGroup, dict[_Place, float]]] = []
+    for kernel in kernel_groups(profiled):
         compile_id = "" if kernel.graph is None else kernel.graph.compile_id or ""
         found.append((kernel, _places(kernel.operations, roots.get(compile_id, ""))))
     shared = tuple(
@@ -89,32 +94,39 @@ def share_out(profiled: Profiled, call_us: float, roots: Mapping[str, str]) -> S
     )
 
 
-def _kernels(profiled: Profiled) -> Iterable[_Kernel]:
-    grouped: dict[object, _Kernel] = {}
+def kernel_groups(profiled: Profiled) -> list[KernelGroup]:
+    """The kernels of a call, the most costly first."""
+    grouped: dict[object, KernelGroup] = {}
     for matched in profiled.matched:
         run = profiled.call.kernels[matched.run]
         code = profiled.code_of(matched)
         if code is None:
             key: object = (run.name, run.kind, run.phase, run.operation)
             kind: ProfiledKind = run.kind
-            made = _Kernel(run.name, kind, run.phase, launched_by=run.operation)
+            made = KernelGroup(run.name, kind, run.phase, launched_by=run.operation)
         else:
             graph, kernel = code
             operations = tuple(graph.operations[number] for number in kernel.operations)
             name = run.name if run.kind == "generated" or run.operation is None else kernel.name
             same = tuple((each.operation, each.target, each.stack[-1:], each.module) for each in operations)
-            kind = run.kind if run.kind in ("copy", "communication") else kernel.kind
+            kind = kernel.kind
             key = (name, graph.graph, graph.phase, frozenset(same))
-            made = _Kernel(name, kind, graph.phase, graph, operations, dtype=kernel.dtype)
+            made = KernelGroup(name, kind, graph.phase, graph, operations, dtype=kernel.dtype)
         group = grouped.setdefault(key, made)
         group.us += matched.us
+        group.ran.add(run.kind)
         # One call in the code can run several kernels.
         if code is not None and (run.run, matched.kernel) not in group.calls:
             group.calls.add((run.run, matched.kernel))
             group.bytes.append(code[1].bytes)
             group.flops.append(code[1].flops)
+            own = code[1].elementwise
+            group.elementwise.append(None if own is None else Counter(own))
         group.runs.add(matched.run)
-    return grouped.values()
+    for group in grouped.values():
+        if group.ran in ({"copy"}, {"communication"}):
+            (group.kind,) = group.ran
+    return sorted(grouped.values(), key=lambda kernel: -kernel.us)
 
 
 def module_roots(recording: Recording) -> dict[str, str]:
@@ -146,7 +158,7 @@ def _places(operations: Sequence[InductorOperation], root: str) -> dict[_Place, 
     return found
 
 
-def _profiled(kernel: _Kernel, places: dict[_Place, float], call_us: float) -> ProfiledKernel:
+def _profiled(kernel: KernelGroup, places: dict[_Place, float], call_us: float) -> ProfiledKernel:
     lines: dict[CodeLine, float] = defaultdict(float)
     for (stack, _), part in places.items():
         lines[CodeLine(file=stack[-1].file, line=stack[-1].line)] += part
@@ -161,6 +173,7 @@ def _profiled(kernel: _Kernel, places: dict[_Place, float], call_us: float) -> P
         share=kernel.us / call_us,
         bytes=total(kernel.bytes),
         flops=total(kernel.flops),
+        elementwise=total(kernel.elementwise),
         compile_id=None if kernel.graph is None else kernel.graph.compile_id,
         graph=None if kernel.graph is None else kernel.graph.graph,
     )

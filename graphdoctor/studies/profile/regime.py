@@ -7,6 +7,7 @@ the largest is named with it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import get_args
@@ -14,6 +15,7 @@ from typing import get_args
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.profile import BoundBy, ProfiledKernel, ProfileReport, Regime
+from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted, percent
 from graphdoctor.studies.profile.roofline import is_convolution
@@ -134,6 +136,10 @@ class _Call:
         if bound == "compute":
             reached = _reached(own, "compute_share")
             return f"matrix products and convolutions take {part}, at {reached} of what this device reaches"
+        if bound == "arithmetic":
+            reached, functions = _reached(own, "arithmetic_share"), _costliest(own, self.report.calibration)
+            which = f", most of it {functions}" if functions else ""
+            return f"kernels that wait for arithmetic take {part}, at {reached} of what this device reaches{which}"
         if bound == "communication":
             return f"passing tensors between processes takes {part}"
         runs = sum(kernel.calls for kernel in own)
@@ -143,7 +149,11 @@ class _Call:
     def reached_text(self) -> str:
         """What kernels reach of which nobody knows what they wait for, as a clause."""
         own = self.bound_by(None)
-        parts = {"the speed of a copy": "bandwidth_share", "this device's products": "compute_share"}
+        parts = {
+            "the speed of a copy": "bandwidth_share",
+            "this device's products": "compute_share",
+            "its other arithmetic": "arithmetic_share",
+        }
         found = [
             f"{_reached(own, name)} of {what}"
             for what, name in parts.items()
@@ -205,6 +215,20 @@ def _reached(kernels: list[ProfiledKernel], name: str) -> str:
     return percent(sum(value * us for value, us in known) / whole) if whole else "an unknown part"
 
 
+def _costliest(kernels: list[ProfiledKernel], calibration: Calibration | None) -> str:
+    """The operations on single elements that take half of the time of all of them, in words."""
+    times: dict[str, float] = defaultdict(float)
+    for kernel in kernels:
+        for name, count in (kernel.elementwise or {}).items():
+            rate = None if calibration is None else calibration.elementwise_rate(name)
+            times[name] += count / rate if rate else 0.0
+    found, whole = list[str](), sum(times.values())
+    for name in sorted(times, key=lambda each: -times[each]):
+        if sum(times[each] for each in found) < whole / 2:
+            found.append(name)
+    return " and ".join(found)
+
+
 # What helps, the most useful first.
 
 
@@ -259,10 +283,17 @@ def _for_compute(call: _Call) -> Iterator[str]:
         yield 'Compile with mode="max-autotune": Inductor tries more kernels for matrix products.'
 
 
+def _for_arithmetic(call: _Call) -> Iterator[str]:
+    yield "Compute less for each element: cheaper functions, or the same value once."
+    if call.is_in_float32("arithmetic"):
+        yield "A smaller dtype hardly helps: Inductor computes such functions in float32 all the same."
+
+
 _ADVICE: dict[BoundBy, Callable[[_Call], Iterator[str]]] = {
     "host": _for_host,
     "latency": _for_latency,
     "communication": _for_communication,
     "memory": _for_memory,
     "compute": _for_compute,
+    "arithmetic": _for_arithmetic,
 }

@@ -4,11 +4,13 @@ Comes in: kernels with their time, bytes and floating-point operations, and the 
 with rates, shares and what binds them.
 
 The bytes are those that a kernel must move at least, and the calibration is what a good kernel reaches in practice. So
-a kernel at half of either is bound by it. One that is far from both is bound by neither: a short one has no time to
+a kernel at half of one of them is bound by it. One that is far from all is bound by none: a short one has no time to
 reach anything, since it takes some microseconds to start and to end; for a long one the reason is unknown, such as
-arithmetic that isn't a matrix product, or accesses that jump through memory. Functions such as ``tanh`` are such
-arithmetic: ``gelu(x * w + b) * sigmoid(x) + tanh(x)``, summed, keeps an H200's multiprocessors 90% busy at 30% of its
-bandwidth (Nsight Compute), so that below half of the bandwidth nothing is said of a kernel that computes some.
+accesses that jump through memory. Arithmetic that isn't a matrix product counts by what each operation takes on this
+device: ``gelu(x * w + b) * sigmoid(x) + tanh(x)``, summed, keeps an H200's multiprocessors 90% busy at 30% of its
+bandwidth (Nsight Compute). What fits into a GPU's cache can be there already, and doesn't wait for its memory: of
+kernels that move less, at 55 to 150% of the speed of a copy, an H100's memory is mostly busy for less than half of
+the time.
 """
 
 from __future__ import annotations
@@ -21,21 +23,12 @@ from graphdoctor.facts.kernels import Device
 from graphdoctor.facts.profile import BoundBy, ProfiledKernel, ProfiledLine, TimePart
 from graphdoctor.facts.profiled import Calibration
 
-_NEAR = 0.25
+_BOUND: Mapping[Device, float] = {"cuda": 0.6, "cpu": 0.5}
 """Of what the device reaches: as close as a kernel must come to it to be bound by it. Nsight Compute takes 60% of a
-GPU's peak, and what it counts is all that is moved; kernels often read twice or more what they must read once."""
+GPU's peak. A CPU's kernels read more than they must: what one pass leaves in no cache, the next one reads again."""
 
-_BOUND = 0.5
-"""A short kernel that comes as close as this had enough to do, and one of much arithmetic is bound by memory."""
-
-_FUNCTION_NAMES = """
-    acos acosh asin asinh atan atan2 atanh bernoulli celu cos cosh digamma dropout elu erf erfc erfinv exp exp2 expm1
-    gelu gelu_backward lgamma log log10 log1p log2 log_sigmoid_forward log_softmax logaddexp logit logsumexp mish
-    native_dropout pow rand rand_like randn randn_like selu sigmoid silu silu_backward sin sinh softmax softplus tan
-    tanh
-"""
-_FUNCTIONS = frozenset(_FUNCTION_NAMES.split())
-"""Operations that take many instructions for an element: they compute functions by series, or draw random numbers."""
+_IN_CACHE = 0.75
+"""Of a GPU's cache: as much can be there from one kernel to the next, beside what is written meanwhile."""
 
 _STARTING_US: Mapping[Device, float] = {"cuda": 5.0, "cpu": 10.0}
 """What a kernel takes at least to start and end: on a GPU its blocks, on a CPU its threads."""
@@ -67,18 +60,17 @@ def _judged(kernel: ProfiledKernel, calibration: Calibration | None, device: Dev
     # Bytes in a microsecond are megabytes in a second.
     gb_per_s = None if kernel.bytes is None else kernel.bytes / kernel.time_us / 1e3
     tflops_per_s = None if kernel.flops is None else kernel.flops / kernel.time_us / 1e6
-    bandwidth = _share(gb_per_s, None if calibration is None else calibration.copy_gb_per_s)
-    compute = _share(tflops_per_s, None if calibration is None else _product_rate(kernel, calibration))
-    is_alone = device == "cpu" and calibration is not None and calibration.threads == 1
-    starting_us = _ALONE_US if is_alone else _STARTING_US[device]
-    return replace(
+    possible = None if calibration is None else calibration.copy_gb_per_s
+    arithmetic_us = None if calibration is None else _arithmetic_us(kernel, calibration)
+    reached = replace(
         kernel,
         gb_per_s=gb_per_s,
         tflops_per_s=tflops_per_s,
-        bandwidth_share=bandwidth,
-        compute_share=compute,
-        bound_by=_bound_by(kernel, bandwidth, compute, starting_us),
+        bandwidth_share=_share(gb_per_s, possible),
+        compute_share=_share(tflops_per_s, None if calibration is None else _product_rate(kernel, calibration)),
+        arithmetic_share=_share(arithmetic_us, kernel.time_us),
     )
+    return replace(reached, bound_by=_bound_by(reached, calibration, device))
 
 
 def _share(reached: float | None, possible: float | None) -> float | None:
@@ -92,29 +84,38 @@ def _product_rate(kernel: ProfiledKernel, calibration: Calibration) -> float | N
     return rates.get(kernel.dtype or "")
 
 
+def _arithmetic_us(kernel: ProfiledKernel, calibration: Calibration) -> float | None:
+    """Microseconds of a kernel's operations on single elements at the device's rates; None if they aren't known."""
+    us = 0.0
+    for name, count in (kernel.elementwise or {}).items():
+        if (rate := calibration.elementwise_rate(name)) is None:
+            return None
+        us += count / rate / 1e3
+    return None if kernel.elementwise is None else us
+
+
 def is_convolution(kernel: ProfiledKernel) -> bool:
     """It computes a convolution or its gradients."""
     return any("convolution" in name for name in kernel.operations)
 
 
-def _bound_by(
-    kernel: ProfiledKernel, bandwidth: float | None, compute: float | None, starting_us: float
-) -> BoundBy | None:
+def _bound_by(kernel: ProfiledKernel, calibration: Calibration | None, device: Device) -> BoundBy | None:
     if kernel.kind == "communication":
         return "communication"
-    reached = max(bandwidth or 0.0, compute or 0.0)
-    is_short = kernel.time_us / kernel.calls < _SHORT * starting_us
-    if is_short and reached < _BOUND:
+    in_cache = 0.0 if calibration is None else _IN_CACHE * (calibration.cache_bytes or 0)
+    is_in_cache = kernel.bytes is not None and kernel.bytes / kernel.calls <= in_cache
+    shares: dict[BoundBy, float] = {
+        "memory": 0.0 if is_in_cache else kernel.bandwidth_share or 0.0,
+        "compute": kernel.compute_share or 0.0,
+        "arithmetic": kernel.arithmetic_share or 0.0,
+    }
+    bound = max(shares, key=lambda each: shares[each])
+    if shares[bound] >= _BOUND[device]:
+        return bound
+    is_alone = device == "cpu" and calibration is not None and calibration.threads == 1
+    if kernel.time_us / kernel.calls < _SHORT * (_ALONE_US if is_alone else _STARTING_US[device]):
         return "latency"
-    if kernel.kind == "copy":
-        return "memory"
-    if reached < (_BOUND if _computes_functions(kernel) else _NEAR):
-        return None
-    return "memory" if (bandwidth or 0.0) >= (compute or 0.0) else "compute"
-
-
-def _computes_functions(kernel: ProfiledKernel) -> bool:
-    return any(name.removeprefix("aten.").lstrip("_") in _FUNCTIONS for name in kernel.operations)
+    return "memory" if kernel.kind == "copy" and kernel.bytes is None else None
 
 
 def with_bounds(

@@ -25,6 +25,8 @@ DEVICE = Calibration(
     precision="highest",
     copy_gb_per_s=1000.0,
     matmul_tflops_per_s={"float32": 50.0, "bfloat16": 500.0, "tf32": 200.0},
+    elementwise_g_per_s={"mul": 10_000.0, "erf": 1_000.0},
+    cache_bytes=10_000_000,
 )
 
 
@@ -46,14 +48,27 @@ def verdict(device: Any = "cuda", **values: Any) -> tuple[str | None, float | No
         # 1,000 GB/s are a million bytes in a millisecond.
         ({"us": 100.0, "bytes": 60_000_000}, ("memory", 0.6, None)),
         ({"us": 100.0, "bytes": 260_000_000}, ("memory", 2.6, None)),
-        ({"us": 100.0, "bytes": 30_000_000}, ("memory", 0.3, None)),
+        # A kernel that comes close to nothing is bound by nothing.
+        ({"us": 100.0, "bytes": 50_000_000}, (None, 0.5, None)),
+        ({"us": 100.0, "bytes": 50_000_000, "device": "cpu"}, ("memory", 0.5, None)),
         ({"us": 100.0, "bytes": 10_000_000}, (None, 0.1, None)),
-        # A kernel of much arithmetic isn't bound by memory that it hardly uses.
-        ({"us": 100.0, "bytes": 35_000_000, "operations": ("aten.mul", "aten.gelu")}, (None, 0.35, None)),
-        ({"us": 100.0, "bytes": 35_000_000, "operations": ("aten._softmax",)}, (None, 0.35, None)),
-        ({"us": 100.0, "bytes": 60_000_000, "operations": ("aten.mul", "aten.gelu")}, ("memory", 0.6, None)),
+        # A kernel of much arithmetic isn't bound by memory: half a billion are half of a device's time, and more.
+        (
+            {"us": 100.0, "bytes": 70_000_000, "elementwise": {"erf": 60_000_000, "add": 200_000_000}},
+            ("arithmetic", 0.7, None),
+        ),
+        ({"us": 100.0, "bytes": 70_000_000, "elementwise": {"erf": 60_000_000}}, ("memory", 0.7, None)),
+        ({"us": 100.0, "bytes": 30_000_000, "elementwise": {"erf": 30_000_000}}, (None, 0.3, None)),
+        ({"us": 100.0, "elementwise": {"erfc": 70_000_000}}, ("arithmetic", None, None)),
+        # What isn't measured takes at least as long as what is simple.
+        ({"us": 100.0, "elementwise": {"lgamma": 500_000_000}}, (None, None, None)),
+        ({"us": 100.0, "elementwise": {"lgamma": 700_000_000}}, ("arithmetic", None, None)),
+        # What a GPU's cache can hold needn't come from its memory.
+        ({"us": 12.0, "bytes": 10_000_000}, ("memory", 0.833333, None)),
+        ({"us": 12.0, "bytes": 7_000_000}, (None, 0.583333, None)),
+        ({"us": 7.0, "bytes": 7_000_000}, ("latency", 1.0, None)),
+        ({"us": 70.0, "bytes": 70_000_000, "calls": 10}, ("latency", 1.0, None)),
         ({"us": 4.0, "bytes": 10_000}, ("latency", 0.0025, None)),
-        ({"us": 4.0, "bytes": 3_000_000}, ("memory", 0.75, None)),
         ({"us": 90.0, "calls": 10, "bytes": 10_000_000}, ("latency", 1 / 9, None)),
         ({"us": 100.0}, (None, None, None)),
         ({"us": 100.0, "kind": "copy"}, ("memory", None, None)),
@@ -148,6 +163,11 @@ MEMORY = (
     seen(200.0, bound_by="memory", bandwidth_share=0.9),
     seen(100.0, bound_by="compute", compute_share=0.9),
 )
+ARITHMETIC = (
+    seen(500.0, bound_by="arithmetic", arithmetic_share=0.7, elementwise={"erf": 9_000_000, "mul": 10_000_000}),
+    seen(200.0, bound_by="arithmetic", arithmetic_share=0.9, elementwise={"mul": 70_000_000}),
+    seen(100.0, bound_by="memory", bandwidth_share=0.9),
+)
 UNSTEADY = DEVICE.replace(is_steady=False)
 UNSEEN = {"kernels_us": None, "rest_us": None}
 
@@ -171,9 +191,11 @@ def test_what_a_call_is_bound_by_and_what_helps(snapshot: SnapshotAssertion) -> 
         "kernels that reach nothing": regime(
             call(kernels=(seen(600.0), seen(300.0, bound_by="memory", bandwidth_share=0.5)))
         ),
-        "kernels of much arithmetic": regime(
+        "kernels that reach little": regime(
             call(kernels=(seen(600.0, bandwidth_share=0.35), seen(300.0, compute_share=0.1)))
         ),
+        "arithmetic": regime(call(kernels=ARITHMETIC, calibration=DEVICE)),
+        "arithmetic, without rates": regime(call(kernels=ARITHMETIC[:1])),
         "an unsteady calibration": regime(call(kernels=(seen(700.0),), calibration=UNSTEADY)),
         # The host needs none.
         "an unsteady calibration, the host": regime(call(kernels=(seen(300.0),), calibration=UNSTEADY)),
