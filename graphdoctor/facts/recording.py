@@ -445,6 +445,9 @@ class Frame(Fact):
     """Name of the user's function, also for a resume function."""
     qualname: str | None = None
     """Qualified name; None if the source couldn't be read."""
+    wraps: str | None = None
+    """Of a decorator's function, the one module's ``forward`` that it stands for, such as ``BertModel.forward``; None
+    if it isn't one, or stands for several."""
     file: str
     """Path of the file that defines the function."""
     line: int
@@ -467,7 +470,9 @@ class Frame(Fact):
 
     @property
     def name(self) -> str:
-        """The name to show: the function's qualified name if it is known."""
+        """The name to show: the function's qualified name if it is known, of a wrapper that of what it wraps."""
+        if self.wraps is not None:
+            return self.wraps
         return self.qualname if self.qualname and self.qualname != "<module>" else self.function
 
     @property

@@ -286,6 +286,7 @@ class Assembler:
             known |= {"function": "forward", "qualname": f"{root.class_name}.forward", "code_name": code_name}
             return Frame(frame_id=frame_id, is_wrapper=True, container=root.container, **known)
         function, resumes_at = resumed(code_name)
+        wrapped = self._intake.wrapped.get(frame_id, set())
         context = self._intake.sources.get((file, line))
         origin, package = self._intake.origins.of(file)
         if compiled_autograd_id is not None:
@@ -300,6 +301,8 @@ class Assembler:
             frame_id=frame_id,
             function=function,
             qualname=qualname,
+            # A decorator's function that two modules share is called by its own name.
+            wraps=next(iter(wrapped)) if len(wrapped) == 1 else None,
             file=file,
             line=(context.function_line or line) if context else line,
             text=self._definition(file, line, context),

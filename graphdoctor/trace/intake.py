@@ -8,6 +8,7 @@ operation has metrics that claim guarded code, without counts.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -127,6 +128,7 @@ class Intake:
         self._last_stacked: PrintedBreak | None = None
         self.compile_calls: list[CompileCall] = []
         self.roots: dict[int, Root] = {}
+        self.wrapped: dict[int, set[str]] = defaultdict(set)
         self.steps: Steps | None = None
         self.evidence = Evidence(self._logged_entries)
 
@@ -308,6 +310,9 @@ class Intake:
         self.roots[compile_.frame_id] = Root(
             value["expression"], value["class_name"], tuple(value["arguments"]), place, value.get("container")
         )
+
+    def _of_graphdoctor_wrapped(self, record: Record, compile_: SeenCompile) -> None:
+        self.wrapped[compile_.frame_id].add(record.json()["qualname"])
 
     def _on_graphdoctor_graph(self, record: Record) -> None:
         if self._is_extra:

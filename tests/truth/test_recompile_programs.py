@@ -54,6 +54,18 @@ def test_a_training_loop(tmp_path: Path) -> None:
     assert {"GD204", "GD212"} <= {finding["code"] for finding in document["findings"]}
 
 
+def test_a_decorated_forward_has_its_own_name(tmp_path: Path) -> None:
+    document = check("decorated.py", tmp_path)
+    frames = document["recording"]["frames"]
+    assert [(frame["qualname"], frame["wraps"]) for frame in frames] == [
+        ("alone.wrapper", "Alone.forward"),
+        ("shared.wrapper", None),
+    ]
+    told = [finding["message"] for finding in document["findings"] if finding["code"] == "GD202"]
+    assert told[0].startswith("`Alone.forward` recompiled once because `args[0].shape[0]` changed: 3 → 4")
+    assert all(message.startswith("`shared.wrapper` recompiled") for message in told[1:])
+
+
 @pytest.mark.nightly
 def test_gpt2_with_growing_sequences_batches_and_caches(tmp_path: Path) -> None:
     pytest.importorskip("transformers")

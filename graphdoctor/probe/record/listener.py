@@ -12,8 +12,10 @@ import ast
 import linecache
 import traceback
 from collections.abc import Callable, Collection, Iterable
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
+
+import torch
 
 from ..torch_private import torch_api, torch_trace
 from .compile_calls import Roots, argument_names, is_wrapper
@@ -121,6 +123,8 @@ class TraceListener(torch_trace.TraceLooker):
                 self.want_source(file, innermost["line"], innermost["name"])
                 if is_wrapper(file, innermost["name"]):
                     self._write_root()
+                elif (wrapped := _wrapped(file, innermost["line"])) is not None:
+                    torch_api.write_artifact("graphdoctor_wrapped", {"qualname": wrapped})
 
     def _write_root(self) -> None:
         values = torch_api.compiled_values()
@@ -187,3 +191,16 @@ class TraceListener(torch_trace.TraceLooker):
             torch_api.write_artifact("graphdoctor_sources", contexts)
         for name, found in self._files.take():
             torch_api.write_artifact(name, found)
+
+
+def _wrapped(file: str, line: int) -> str | None:
+    """The module's ``forward`` that is being compiled, if its code is a decorator's function; None otherwise."""
+    values = torch_api.compiled_values()
+    module = values.get("self", next(iter(values.get("args", ())), None))
+    forward = getattr(type(module), "forward", None) if isinstance(module, torch.nn.Module) else None
+    if not isinstance(forward, FunctionType):
+        return None
+    code = forward.__code__
+    # ``functools.wraps`` gives the function the name of what it wraps, and not its code.
+    is_wrapper = (code.co_filename, code.co_firstlineno) == (file, line) and code.co_qualname != forward.__qualname__
+    return forward.__qualname__ if is_wrapper else None
