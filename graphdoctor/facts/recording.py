@@ -434,6 +434,15 @@ class Compile(Fact):
     """Why it recompiled; None for the first compile."""
 
 
+class IgnoredCache(Fact):
+    """A call of a function with a ``functools.lru_cache``, which Dynamo traces whatever the cache holds."""
+
+    function: str
+    entry: StackEntry
+    """Where it is called."""
+    compile_id: str | None = None
+
+
 class Frame(Fact):
     """One code object that torch tried to compile."""
 
@@ -796,6 +805,8 @@ class Recording(Fact):
     """What float32 computes with on CUDA; None if the program doesn't use CUDA, or if unknown."""
     cache_bypasses: tuple[CacheBypass, ...] = ()
     """Why torch's caches on disk leave graphs out, one for each reason of each graph."""
+    ignored_caches: tuple[IgnoredCache, ...] = ()
+    """Calls of functions with a ``functools.lru_cache`` whose tensors the compiled code computes itself."""
     caches: CacheUse | None = None
     """What the caches on disk did; None if none was asked."""
     evidence: LogEvidence = field(default_factory=LogEvidence)

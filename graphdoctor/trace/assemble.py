@@ -106,6 +106,9 @@ class Assembler:
             settling=run.settling and self._settling(run.settling),
             replay=run.replay and run.replay.replace(warm_up_frames_over_limit=len(limits)),
             cache_bypasses=cache_bypasses(evidence.cache_answers),
+            ignored_caches=tuple(
+                each.replace(entry=entry) for each in intake.ignored_caches for entry in self._named((each.entry,))
+            ),
             evidence=evidence,
             gaps=(
                 *unreadable_gaps(self._unreadable),

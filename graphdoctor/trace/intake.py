@@ -17,7 +17,15 @@ from typing import Any
 
 from graphdoctor.facts.profiled import InductorGraph
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recording import Call, CompileCall, CompileOutcome, Environment, Graph, SourceContext
+from graphdoctor.facts.recording import (
+    Call,
+    CompileCall,
+    CompileOutcome,
+    Environment,
+    Graph,
+    IgnoredCache,
+    SourceContext,
+)
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.watch import Steps
 from graphdoctor.trace.breaks import PrintedBreak, parse_break, parse_error
@@ -128,6 +136,7 @@ class Intake:
         self._last_stacked: PrintedBreak | None = None
         self.compile_calls: list[CompileCall] = []
         self.roots: dict[int, Root] = {}
+        self.ignored_caches: list[IgnoredCache] = []
         self.wrapped: dict[int, set[str]] = defaultdict(set)
         self.steps: Steps | None = None
         self.evidence = Evidence(self._logged_entries)
@@ -310,6 +319,14 @@ class Intake:
         self.roots[compile_.frame_id] = Root(
             value["expression"], value["class_name"], tuple(value["arguments"]), place, value.get("container")
         )
+
+    def _of_graphdoctor_cached(self, record: Record, compile_: SeenCompile) -> None:
+        value = record.json()
+        if not record.is_extra:
+            place = self._recorded_entry(value["place"])
+            self.ignored_caches.append(
+                IgnoredCache(function=value["function"], entry=place, compile_id=compile_.compile_id)
+            )
 
     def _of_graphdoctor_wrapped(self, record: Record, compile_: SeenCompile) -> None:
         self.wrapped[compile_.frame_id].add(record.json()["qualname"])

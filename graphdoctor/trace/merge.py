@@ -16,7 +16,7 @@ from graphdoctor.facts.evidence import LogEvidence
 from graphdoctor.facts.recording import CaptureGap, Recording
 
 _Fact = TypeVar("_Fact", bound=Fact)
-_JOINED = ("compile_calls", "frames", "compiles", "ddp_splits", "breaks", "cache_bypasses")
+_JOINED = ("compile_calls", "frames", "compiles", "ddp_splits", "breaks", "cache_bypasses", "ignored_caches")
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 
 from ..events import EventFile
 from ..torch_private import torch_api
 from ..torch_private.replacing import Undo
+from ..torch_private.torch_hooks import watch_ignored_caches
 from ..torch_private.torch_trace import TraceKeeper
 from .backend import GraphRecorder
 from .guards import RecompileRecorder
@@ -30,6 +32,9 @@ class Hooks:
                 ("the causes of recompiles", self._recompiles.install),
             ],
             "torch._dynamo.output_graph": [("the operations and inputs of graphs", self.graphs.install)],
+            "torch._dynamo.variables.functions": [
+                ("calls of functions with a cache", partial(watch_ignored_caches, listener.write_ignored_cache))
+            ],
         }
         """What needs a module of torch's: what it records, and what installs it."""
         self._ends = contextlib.ExitStack()

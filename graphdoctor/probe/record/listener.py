@@ -143,6 +143,11 @@ class TraceListener(torch_trace.TraceLooker):
         torch_api.write_artifact("graphdoctor_root", artifact)
         self.want_source(root.file, root.line, root.function)
 
+    def write_ignored_cache(self, place: traceback.FrameSummary, function: str) -> None:
+        """Record a call of a function whose cache Dynamo ignores."""
+        torch_api.write_artifact("graphdoctor_cached", {"function": function, "place": stack_entries([place])[0]})
+        self.want_source(place.filename, place.lineno or 0, place.name)
+
     def want_file(self, file: str) -> None:
         """Record a file's text with the next ``write_sources``, and whether it is generated."""
         self._files.want(file)

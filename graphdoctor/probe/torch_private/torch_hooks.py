@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from traceback import FrameSummary
 from types import CodeType, FrameType
 from typing import Any
 
@@ -72,6 +73,29 @@ def watch_graphs(*, before: Callable[[Any], dict[str, Any]], after: Callable[[di
             survived(after, artifact)
 
     return wrap(import_module("torch._dynamo.output_graph").OutputGraph, "call_user_compiler", call)
+
+
+def watch_ignored_caches(callback: Callable[[FrameSummary, str], None]) -> Undo:
+    """Call back with the line and the function of each call of an ``lru_cache`` whose tensors Dynamo computes itself.
+
+    It traces the function inside, whatever the cache holds, but for torch's own (``WrapperUserFunctionVariable`` of
+    ``torch/_dynamo/variables/functions.py``, 2.11 to 2.15).
+    """
+    functions = import_module("torch._dynamo.variables.functions")
+    tensor = import_module("torch._dynamo.variables.tensor").TensorVariable
+
+    def look(cached: Any, tx: Any, result: Any) -> None:  # noqa: ANN401
+        if hasattr(cached, "cache_info") and not str(cached.__module__).startswith("torch."):
+            parts = vars(result).get("items")
+            if any(isinstance(part, tensor) for part in (parts if isinstance(parts, list) else [result])):
+                callback(tx.frame_summary(), str(cached.__qualname__))
+
+    def call(original: Callable[..., Any], self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        result = original(self, tx, *args, **kwargs)
+        survived(look, self.wrapper_obj, tx, result)
+        return result
+
+    return wrap(functions.WrapperUserFunctionVariable, "call_function", call)
 
 
 def _backend_name(compiler: Any) -> str:  # noqa: ANN401
