@@ -65,9 +65,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Looking for garbage in some thousand tests and in torch takes half a second, each time.
     gc.disable()
+    # A shell starts a background job deaf to Ctrl-C, and so would be all that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     _options.cold = config.getoption("--cold")
     # How long an example takes says more about the machine.
-    settings.register_profile("any machine", settings(), deadline=None)
+    # CI tries the same ones each time: what others find by chance is no reason to refuse a change.
+    settings.register_profile("any machine", settings(), deadline=None, derandomize="CI" in os.environ)
     settings.load_profile("any machine")
     # No test writes into the state folder of the person who runs it.
     os.environ["XDG_STATE_HOME"] = _servers.enter_context(tempfile.TemporaryDirectory())

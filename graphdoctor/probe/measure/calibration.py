@@ -12,6 +12,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -42,6 +43,9 @@ _LONG_ENOUGH_S = 0.002
 
 _BUDGET_S = {"cpu": 0.5, "cuda": 0.06}
 """For the repetitions of one measurement; half of it if they agree."""
+
+_SHARE_OF_EACH = 0.2
+"""Of the budget for a function such as ``tanh``: there are several, and each call takes a few milliseconds."""
 
 _LEAST, _MOST = 3, 200
 _STEADY = 1.1
@@ -90,7 +94,7 @@ def calibrate(
         for name in unknown:
             # A CUDA build without a compiler for code at run time, for one.
             with contextlib.suppress(RuntimeError):
-                rates[name], is_this_steady = arithmetic.rate(name, rates, device, _best)
+                rates[name], is_this_steady = arithmetic.rate(name, rates, device, partial(_best, part=_SHARE_OF_EACH))
                 is_steady = is_steady and is_this_steady
     measured = {"copy_gb_per_s": copy, "launch_us": launch, "matmul_tflops_per_s": products}
     measured["elementwise_g_per_s"] = rates
@@ -161,14 +165,15 @@ def _launch(device: torch.device) -> float:
     return min(_time(launch) for _ in range(_LEAST)) / _LAUNCHES * 1e6
 
 
-def _best(call: Callable[[], object], device: torch.device) -> tuple[float, bool]:
+def _best(call: Callable[[], object], device: torch.device, part: float = 1.0) -> tuple[float, bool]:
     """The shortest time of a call, and whether another one took as long but for a tenth.
 
     A call in which the system took a processor from one of the process's threads says nothing of the device.
+    ``part``: of the budget.
     """
     times: list[float] = []
     undisturbed: list[float] = []
-    started, budget = time.perf_counter(), _BUDGET_S[device.type]
+    started, budget = time.perf_counter(), part * _BUDGET_S[device.type]
     while len(times) < _LEAST or (len(times) < _MOST and time.perf_counter() - started < budget):
         before = preemptions()
         times.append(_time(call))

@@ -103,8 +103,10 @@ def comments_in(text: str) -> tuple[IgnoreComment, ...]:
         return ()
     found: list[tuple[int, re.Match[str]]] = []
     ends: set[int] = set()
+    # No source has a null byte, at which Python 3.12's tokenizer goes on with an exception set.
+    source = io.StringIO(text.partition("\0")[0])
     try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        for token in tokenize.generate_tokens(source.readline):
             if token.type in _LINE_ENDS:
                 ends.add(token.start[0])
             elif token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):

@@ -74,6 +74,11 @@ def test_a_file_that_cannot_be_taken_apart_gives_what_stands_before():
     assert [found.line for found in comments_in("x  # graphdoctor: ignore\ny = (\n")] == [1]
 
 
+def test_a_null_byte_ends_a_file():
+    text = "x  # graphdoctor: ignore\ny  # graphdoctor: ignore\0\nz  # graphdoctor: ignore\n"
+    assert [found.line for found in comments_in(text)] == [1, 2]
+
+
 @settings(max_examples=200)
 @given(st.text(alphabet="#gG[]:,\n\\\"' \tx1(){}é", max_size=40), st.text(max_size=30))
 def test_no_text_makes_the_reader_fail_or_ignore_other_lines(before, reason):
