@@ -181,6 +181,7 @@ def test_a_file_with_a_target_is_no_script(text: str, tmp_path: Path) -> None:
     assert not holds_no_target(file)
 
 
+@pytest.mark.slow
 def test_a_script_is_not_run_to_learn_that_it_holds_no_target(tmp_path: Path) -> None:
     (tmp_path / "my train.py").write_text(SCRIPT + "open('ran', 'w')\n", encoding="utf-8")
     done = run_command("explain", "my train.py", cwd=tmp_path, status=2)

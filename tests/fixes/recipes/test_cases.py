@@ -55,6 +55,7 @@ def test_the_registry_and_the_cases_have_the_same_recipes() -> None:
         assert all(recipe in recipes_for(code) for code in recipe.codes)
 
 
+@pytest.mark.slow
 def test_a_recipe_writes_what_a_person_would(snapshot: SnapshotAssertion) -> None:
     edits = []
     for recipe, path in PAIRS:
