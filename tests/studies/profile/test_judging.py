@@ -195,6 +195,9 @@ def test_what_a_call_is_bound_by_and_what_helps(snapshot: SnapshotAssertion) -> 
             call(kernels=(seen(600.0, bandwidth_share=0.35), seen(300.0, compute_share=0.1)))
         ),
         "arithmetic": regime(call(kernels=ARITHMETIC, calibration=DEVICE)),
+        "arithmetic beyond what was measured": regime(
+            call(kernels=(seen(900.0, bound_by="arithmetic", arithmetic_share=1.7),))
+        ),
         "arithmetic, without rates": regime(call(kernels=ARITHMETIC[:1])),
         "an unsteady calibration": regime(call(kernels=(seen(700.0),), calibration=UNSTEADY)),
         # The host needs none.
