@@ -66,6 +66,8 @@ class ProfiledKernel(Fact):
     """Of what a copy reached on this device; can be above 1 where a cache holds what it reads."""
     compute_share: float | None = None
     """Of what a matrix product reached on this device, with the same dtype."""
+    argument_bytes: int | None = None
+    """What of its bytes is read of the graph's arguments, such as parameters; None if unknown."""
     elementwise: dict[str, int] | None = None
     """For how many elements all runs compute each operation on single elements, such as ``tanh``, by Inductor's names;
     None if Inductor didn't write it, or that is unknown."""

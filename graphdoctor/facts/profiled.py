@@ -72,6 +72,8 @@ class InductorKernel(Fact):
     None if it has none, or torch can't count them."""
     dtype: str | None = None
     """dtype of the factors of these; None if it has none."""
+    argument_bytes: int | None = None
+    """What of its bytes is read of the graph's arguments, such as parameters; None if unknown."""
     elementwise: dict[str, int] | None = None
     """For how many elements it computes each operation on single elements, such as ``tanh``, by the names of
     ``torch/_inductor/ops_handler.py``; None if it isn't written by Inductor, or a size is unknown. What two of its

@@ -144,3 +144,13 @@ def test_what_is_read_by_rows_has_no_known_size() -> None:
     with described() as graphs, torch.no_grad():
         torch.compile(lambda rows: table(rows) * 2)(torch.tensor([1, 2, 3]))
     assert [kernel["bytes"] for graph in graphs for kernel in graph["kernels"]] == [None]
+
+
+def test_what_is_read_of_arguments_is_known() -> None:
+    layer = torch.nn.Linear(64, 32)
+    with described() as graphs, torch.no_grad():
+        torch.compile(lambda x: layer(x).sin())(torch.ones(16, 64))
+    product, function = [kernel for graph in graphs for kernel in graph["kernels"]]
+    assert product["argument_bytes"] == 4 * (16 * 64 + 64 * 32 + 32)
+    assert product["bytes"] == product["argument_bytes"] + 4 * 16 * 32
+    assert (function["bytes"], function["argument_bytes"]) == (2 * 4 * 16 * 32, 0)

@@ -34,6 +34,15 @@ RUN_RANGE = "graphdoctor_inductor "
 """What the profiler ranges of runs of Inductor's graphs begin with; then the graph's number and the phase."""
 
 
+class Moved(NamedTuple):
+    """Memory that a kernel reads and writes at least, and what of it is the graph's arguments; None if unknown."""
+
+    bytes: int | None = None
+    argument_bytes: int | None = None
+
+
+_UNKNOWN = Moved()
+
 GeneratedKernel = tuple[InductorKernel, Sequence[torch.fx.Node]]
 """One call of a kernel in generated code, without the indices of its operations, and its nodes."""
 
@@ -109,15 +118,13 @@ def _kernel(
     name: str,
     kind: InductorKernelKind = "other",
     nodes: Sequence[torch.fx.Node] = (),
-    size: int | None = None,
+    moved: Moved = _UNKNOWN,
     flops: int | None = None,
     dtype: str | None = None,
     elementwise: dict[str, int] | None = None,
 ) -> GeneratedKernel:
-    made = InductorKernel(
-        name=name, kind=kind, operations=(), bytes=size, flops=flops, dtype=dtype, elementwise=elementwise
-    )
-    return made, nodes
+    made = InductorKernel(name=name, kind=kind, operations=(), **moved._asdict(), flops=flops, dtype=dtype)
+    return made.replace(elementwise=elementwise), nodes
 
 
 def _library(node: Any, name: str) -> GeneratedKernel:  # noqa: ANN401
@@ -134,7 +141,7 @@ def _library(node: Any, name: str) -> GeneratedKernel:  # noqa: ANN401
     flops, dtype = products_of(nodes)
     if flops is None and own is not None:
         flops, dtype = packed_flops(name, node, own)
-    return _kernel(name, kind, nodes, _bytes([] if scheduled is None else [scheduled]), flops, dtype)
+    return _kernel(name, kind, nodes, _moved([] if scheduled is None else [scheduled]), flops, dtype)
 
 
 def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
@@ -154,7 +161,7 @@ def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
     elif any(each.is_reduction() for each in single):
         kind = "reduction"
     counted = products_of([each for each in products if each])
-    return _kernel(name, kind, nodes, _bytes(whole), *counted, _elementwise(single))
+    return _kernel(name, kind, nodes, _moved(whole), *counted, _elementwise(single))
 
 
 def _readers(scheduled: Sequence[Any]) -> list[torch.fx.Node]:
@@ -193,12 +200,16 @@ def _elementwise(scheduled: Sequence[Any]) -> dict[str, int] | None:
     return dict(counts)
 
 
-def _bytes(scheduled: Sequence[Any]) -> int | None:
+def _moved(scheduled: Sequence[Any]) -> Moved:
+    from torch._inductor.virtualized import V
+
     # torch counts the whole of a tensor that a kernel reads a few rows of, as an embedding does.
     own = [single for each in scheduled for single in each.get_nodes()]
     if not own or any("indirect_indexing" in getattr(getattr(each, "_body", None), "op_counts", ()) for each in own):
-        return None
-    return sum(int(each.get_read_write_buffers_sizes()) for each in scheduled)
+        return _UNKNOWN
+    read = [each.get_read_write_buffer_accesses(include_reads=True, include_writes=False) for each in scheduled]
+    of_arguments = (int(size) for sizes in read for name, size in sizes.items() if name in V.graph.graph_inputs)
+    return Moved(sum(int(each.get_read_write_buffers_sizes()) for each in scheduled), sum(of_arguments))
 
 
 @contextmanager

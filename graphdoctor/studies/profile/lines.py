@@ -46,6 +46,7 @@ class KernelGroup:
     runs: set[int] = field(default_factory=set)
     calls: set[tuple[int | None, int | None]] = field(default_factory=set)
     bytes: list[int | None] = field(default_factory=list)
+    argument_bytes: list[int | None] = field(default_factory=list)
     flops: list[int | None] = field(default_factory=list)
     elementwise: list[Counter[str] | None] = field(default_factory=list)
     dtype: str | None = None
@@ -119,6 +120,7 @@ def kernel_groups(profiled: Profiled) -> list[KernelGroup]:
         if code is not None and (run.run, matched.kernel) not in group.calls:
             group.calls.add((run.run, matched.kernel))
             group.bytes.append(code[1].bytes)
+            group.argument_bytes.append(code[1].argument_bytes)
             group.flops.append(code[1].flops)
             own = code[1].elementwise
             group.elementwise.append(None if own is None else Counter(own))
@@ -172,6 +174,7 @@ def _profiled(kernel: KernelGroup, places: dict[_Place, float], call_us: float) 
         time_us=kernel.us,
         share=kernel.us / call_us,
         bytes=total(kernel.bytes),
+        argument_bytes=total(kernel.argument_bytes),
         flops=total(kernel.flops),
         elementwise=total(kernel.elementwise),
         compile_id=None if kernel.graph is None else kernel.graph.compile_id,

@@ -8,9 +8,8 @@ a kernel at half of one of them is bound by it. One that is far from all is boun
 reach anything, since it takes some microseconds to start and to end; for a long one the reason is unknown, such as
 accesses that jump through memory. Arithmetic that isn't a matrix product counts by what each operation takes on this
 device: ``gelu(x * w + b) * sigmoid(x) + tanh(x)``, summed, keeps an H200's multiprocessors 90% busy at 30% of its
-bandwidth (Nsight Compute). What fits into a GPU's cache can be there already, and doesn't wait for its memory: of
-kernels that move less, at 55 to 150% of the speed of a copy, an H100's memory is mostly busy for less than half of
-the time.
+bandwidth (Nsight Compute). What the kernels before left in a GPU's cache needs no memory: of kernels that move less
+than it holds, at 55 to 150% of the speed of a copy, an H100's memory is mostly busy for less than half of the time.
 """
 
 from __future__ import annotations
@@ -51,10 +50,15 @@ def judged(
     """
     if calibration is not None and not calibration.is_steady:
         calibration = None
-    return tuple(_judged(kernel, calibration, device) for kernel in kernels)
+    found, cache_bytes = tuple(kernels), 0 if calibration is None else calibration.cache_bytes or 0
+    # Parameters and inputs that don't fit into the cache are never there when a kernel begins.
+    is_cold = sum(kernel.argument_bytes or 0 for kernel in found) > cache_bytes
+    return tuple(_judged(kernel, calibration, device, is_cold=is_cold) for kernel in found)
 
 
-def _judged(kernel: ProfiledKernel, calibration: Calibration | None, device: Device) -> ProfiledKernel:
+def _judged(
+    kernel: ProfiledKernel, calibration: Calibration | None, device: Device, *, is_cold: bool
+) -> ProfiledKernel:
     if not kernel.time_us:
         return kernel
     # Bytes in a microsecond are megabytes in a second.
@@ -70,7 +74,7 @@ def _judged(kernel: ProfiledKernel, calibration: Calibration | None, device: Dev
         compute_share=_share(tflops_per_s, None if calibration is None else _product_rate(kernel, calibration)),
         arithmetic_share=_share(arithmetic_us, kernel.time_us),
     )
-    return replace(reached, bound_by=_bound_by(reached, calibration, device))
+    return replace(reached, bound_by=_bound_by(reached, calibration, device, is_cold=is_cold))
 
 
 def _share(reached: float | None, possible: float | None) -> float | None:
@@ -99,13 +103,13 @@ def is_convolution(kernel: ProfiledKernel) -> bool:
     return any("convolution" in name for name in kernel.operations)
 
 
-def _bound_by(kernel: ProfiledKernel, calibration: Calibration | None, device: Device) -> BoundBy | None:
+def _bound_by(
+    kernel: ProfiledKernel, calibration: Calibration | None, device: Device, *, is_cold: bool
+) -> BoundBy | None:
     if kernel.kind == "communication":
         return "communication"
-    in_cache = 0.0 if calibration is None else _IN_CACHE * (calibration.cache_bytes or 0)
-    is_in_cache = kernel.bytes is not None and kernel.bytes / kernel.calls <= in_cache
     shares: dict[BoundBy, float] = {
-        "memory": 0.0 if is_in_cache else kernel.bandwidth_share or 0.0,
+        "memory": (kernel.bandwidth_share or 0.0) * _part_from_memory(kernel, calibration, is_cold=is_cold),
         "compute": kernel.compute_share or 0.0,
         "arithmetic": kernel.arithmetic_share or 0.0,
     }
@@ -116,6 +120,14 @@ def _bound_by(kernel: ProfiledKernel, calibration: Calibration | None, device: D
     if kernel.time_us / kernel.calls < _SHORT * (_ALONE_US if is_alone else _STARTING_US[device]):
         return "latency"
     return "memory" if kernel.kind == "copy" and kernel.bytes is None else None
+
+
+def _part_from_memory(kernel: ProfiledKernel, calibration: Calibration | None, *, is_cold: bool) -> float:
+    """The part of what a kernel moves that surely isn't in the cache when it begins."""
+    cache_bytes = 0 if calibration is None else calibration.cache_bytes or 0
+    if not kernel.bytes or kernel.bytes / kernel.calls > _IN_CACHE * cache_bytes:
+        return 1.0
+    return (kernel.argument_bytes or 0) / kernel.bytes if is_cold else 0.0
 
 
 def with_bounds(

@@ -86,6 +86,16 @@ def test_a_kernel_waits_for_what_it_comes_close_to(values, expected) -> None:
     assert (bound, bandwidth, compute) == (expected[0], pytest.approx(expected[1]), pytest.approx(expected[2]))
 
 
+def test_parameters_that_no_cache_holds_come_from_memory() -> None:
+    # As a language model that makes one token after another: each kernel reads weights of its own.
+    layer = {"bytes": 7_000_000, "argument_bytes": 6_500_000}
+    few, many = ([seen(9.0, **layer) for _ in range(count)] for count in (1, 3))
+    assert [each.bound_by for each in judged(few, DEVICE, "cuda")] == ["latency"]
+    assert [each.bound_by for each in judged(many, DEVICE, "cuda")] == ["memory"] * 3
+    written = [seen(9.0, **layer | {"argument_bytes": 1_000_000}) for _ in range(12)]
+    assert {each.bound_by for each in judged(written, DEVICE, "cuda")} == {"latency"}
+
+
 def test_threads_of_a_cpu_take_longer_to_start() -> None:
     assert verdict(us=15.0, bytes=10_000)[0] is None
     assert verdict(us=15.0, bytes=10_000, device="cpu")[0] == "latency"
