@@ -74,7 +74,7 @@ def calibrate(
     )
     wanted = _products(dtypes, device)
     before = next((each for each in reversed(kept) if _is_for(each) == _is_for(found)), None)
-    found = before or found
+    found = found if before is None else before.replace(cache_bytes=found.cache_bytes)
     products = dict(found.matmul_tflops_per_s)
     missing = [dtype for dtype in wanted if dtype not in products]
     rates = dict(found.elementwise_g_per_s)
