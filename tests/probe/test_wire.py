@@ -101,8 +101,13 @@ def test_a_programs_start_finds_the_recording_where_capture_puts_it():
 @pytest.mark.slow
 def test_a_full_run_writes_events_and_artifacts(tmp_path, run_cli):
     (tmp_path / "model.py").write_text(
-        "import torch\n"
-        "def f(x, n):\n    x = x + n\n    print('a')\n    return x * 2\n"
+        "import functools, torch\n"
+        "@functools.lru_cache\ndef ones(size):\n    return torch.ones(size)\n"
+        "def kept(forward):\n    @functools.wraps(forward)\n"
+        "    def wrapper(self, x, n):\n        return forward(self, x, n)\n    return wrapper\n"
+        "class Net(torch.nn.Module):\n    @kept\n"
+        "    def forward(self, x, n):\n        x = x + n * ones(4)\n        print('a')\n        return x * 2\n"
+        "model = Net()\n"
         "def example_inputs():\n    yield torch.ones(4), 1.5\n    yield torch.ones(4), 2.5\n"
     )
     process = run_cli("explain", "model.py", "-o", "report.html")
