@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from graphdoctor.facts.kernels import MOST_KERNELS, Device, KernelShare, KernelTime
 from graphdoctor.facts.wording import counted, duration, listed
@@ -122,13 +122,17 @@ def _apart(one: KernelShare, other: KernelShare, only: str) -> Iterator[str]:
 
 def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
     """Why kernels differ, as clauses, where their names tell."""
-    had, has = (any(_FAST_PATH in each.name for each in share.largest) for share in (before, now))
-    if had and not has:
+    known, largest = (len(share.largest) < MOST_KERNELS and share.largest for share in (before, now))
+    if largest and _has_fast_path(before.largest) and not _has_fast_path(largest):
         yield "eager mode takes the fast path of `nn.MultiheadAttention`, which torch leaves while it traces"
     copies = [each for each in now.largest if each.kind == "generated" and _ONLY_LAYOUT.search(each.name)]
-    if copies and not any(each.kind == "copy" for each in before.largest):
+    if copies and known and not any(each.kind == "copy" for each in known):
         runs, us = counted(sum(each.count for each in copies), "kernel run"), sum(each.us for each in copies)
         yield f"eager mode needs no copy into another layout, compiled code {runs} ({duration(us)})"
+
+
+def _has_fast_path(kernels: Iterable[KernelTime]) -> bool:
+    return any(_FAST_PATH in each.name for each in kernels)
 
 
 _FAST_PATH = "transform_bias_rescale_qkv"

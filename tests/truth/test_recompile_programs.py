@@ -66,6 +66,12 @@ def test_a_decorated_forward_has_its_own_name(tmp_path: Path) -> None:
     assert all(message.startswith("`shared.wrapper` recompiled") for message in told[1:])
 
 
+def test_what_a_program_calls_args_is_its_own(tmp_path: Path) -> None:
+    document = check("named_args.py", tmp_path)
+    assert {gap["kind"] for gap in document["recording"]["gaps"]} == {"coverage"}
+    assert {frame["wraps"] for frame in document["recording"]["frames"]} == {None}
+
+
 @pytest.mark.nightly
 def test_gpt2_with_growing_sequences_batches_and_caches(tmp_path: Path) -> None:
     pytest.importorskip("transformers")

@@ -201,7 +201,9 @@ class TraceListener(torch_trace.TraceLooker):
 def _wrapped(file: str, line: int) -> str | None:
     """The module's ``forward`` that is being compiled, if its code is a decorator's function; None otherwise."""
     values = torch_api.compiled_values()
-    module = values.get("self", next(iter(values.get("args", ())), None))
+    given = values.get("args")
+    # ``*args`` is a tuple; what else has that name is the program's, such as its options or an iterator.
+    module = values.get("self", given[0] if type(given) is tuple and given else None)
     forward = getattr(type(module), "forward", None) if isinstance(module, torch.nn.Module) else None
     if not isinstance(forward, FunctionType):
         return None

@@ -85,7 +85,7 @@ def watch_ignored_caches(callback: Callable[[FrameSummary, str], None]) -> Undo:
     tensor = import_module("torch._dynamo.variables.tensor").TensorVariable
 
     def look(cached: Any, tx: Any, result: Any) -> None:  # noqa: ANN401
-        if hasattr(cached, "cache_info") and not str(cached.__module__).startswith("torch."):
+        if hasattr(cached, "cache_info") and str(cached.__module__).partition(".")[0] != "torch":
             parts = vars(result).get("items")
             if any(isinstance(part, tensor) for part in (parts if isinstance(parts, list) else [result])):
                 callback(tx.frame_summary(), str(cached.__qualname__))
