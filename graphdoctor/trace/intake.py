@@ -324,9 +324,10 @@ class Intake:
         value = record.json()
         if not record.is_extra:
             place = self._recorded_entry(value["place"])
-            self.ignored_caches.append(
-                IgnoredCache(function=value["function"], entry=place, compile_id=compile_.compile_id)
-            )
+            found = IgnoredCache(function=value["function"], entry=place, compile_id=compile_.compile_id)
+            # Dynamo traces a frame anew once it knows where that breaks.
+            if found not in self.ignored_caches:
+                self.ignored_caches.append(found)
 
     def _of_graphdoctor_wrapped(self, record: Record, compile_: SeenCompile) -> None:
         self.wrapped[compile_.frame_id].add(record.json()["qualname"])

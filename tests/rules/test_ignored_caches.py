@@ -61,6 +61,8 @@ def test_those_whose_tensors_are_computed_again_are_told_of(tmp_path: Path) -> N
     program.write_text(PROGRAM)
     process = run_command("explain", program, "--format", "json", cwd=tmp_path)
     assert process.returncode == 0, process.stderr
+    caches = json.loads(process.stdout)["recording"]["ignored_caches"]
+    assert [each["function"] for each in caches] == ["Rotary.table", "mask"]
     findings = [each for each in json.loads(process.stdout)["findings"] if each["code"] == "GD404"]
     marked = [line for line, text in enumerate(PROGRAM.splitlines(), 1) if text.endswith("# found")]
     assert [each["location"]["line"] for each in findings] == marked
