@@ -74,6 +74,14 @@ class CacheBypass(Fact):
     """Whether Inductor's cache takes the graph all the same: then only AOTAutograd's tracing is made again."""
 
 
+class CodeLine(Fact):
+    """A line of the program."""
+
+    file: str
+    line: int
+    """1-based."""
+
+
 MOST_KERNELS = 10
 """How many kernels a call's share names."""
 
@@ -90,6 +98,10 @@ class KernelTime(Fact):
     us: float
     """Microseconds of all its runs."""
     count: int
+    operations: tuple[OperationName, ...] = ()
+    """Of a kernel on a GPU that Inductor didn't write: the operations that launched it, such as ``aten::addmm``."""
+    lines: tuple[CodeLine, ...] = ()
+    """Where the program computes it in eager mode; empty if that is unknown, and for compiled code."""
 
 
 class KernelShare(Fact):

@@ -8,7 +8,7 @@ from typing import Literal
 from .base import Document, Fact
 from .bench import CallTimes
 from .diagnosis import Finding
-from .kernels import CacheUse, CudaGraphs, Device, ProfilePhase
+from .kernels import CacheUse, CodeLine, CudaGraphs, Device, ProfilePhase
 from .profiled import Calibration, PeakOf
 from .recording import CaptureGap, Environment, TargetInfo
 from .stack import StackEntry
@@ -25,14 +25,6 @@ BoundBy = Literal["host", "memory", "compute", "arithmetic", "communication", "l
 its bandwidth; ``compute``: matrix products and convolutions; ``arithmetic``: other arithmetic, such as ``tanh``;
 ``communication``: other processes; ``latency``: a kernel so short that it reaches none of them. A longer one that
 reaches none has none of these."""
-
-
-class CodeLine(Fact):
-    """A line of the program."""
-
-    file: str
-    line: int
-    """1-based."""
 
 
 class ProfiledKernel(Fact):

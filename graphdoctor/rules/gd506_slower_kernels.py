@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from graphdoctor.facts.kernels import MOST_KERNELS, Device, KernelShare, KernelTime
+from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.kernels import MOST_KERNELS, CodeLine, Device, KernelShare, KernelTime
+from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted, duration, listed
+from graphdoctor.rules.diagnosis.kernel_times import lines_by_kernel
 from graphdoctor.rules.toolkit import (
     Matches,
     RecordingRule,
@@ -31,8 +35,8 @@ class SlowerKernels(RecordingRule):
     A steady call whose kernels take 1.1 times as long as those of the same call in eager mode, on a GPU 1.03 times, or
     longer, both measured by torch.profiler. Smaller differences also show between two runs of one program.
     `graphdoctor bench` reports it, if the machine isn't noisy and the call isn't faster than in eager mode. It names
-    the longest kernels that only one of them runs, and says so where tracing takes a fused function apart or kernels
-    only copy into other layouts.
+    the longest kernels that only one of them runs, with their lines, and says so where tracing takes a fused function
+    apart, kernels only copy into other layouts, or a library runs other kernels for the same operation.
 
     ## Why it costs
     Inductor replaces kernels of libraries with its own. Mostly that saves reading and writing memory between them, but
@@ -84,8 +88,8 @@ class SlowerKernels(RecordingRule):
             message="; ".join(
                 (
                     _message(now, before, now.kernels_us / before.kernels_us),
-                    *_apart(now, before, "only compiled code has"),
-                    *_apart(before, now, "only eager mode has"),
+                    *_apart(now, before, "only compiled code has", _lines(recording)),
+                    *_apart(before, now, "only eager mode has", {}),
                     *_causes(now, before),
                 )
             ),
@@ -110,14 +114,29 @@ def _message(now: KernelShare, before: KernelShare, ratio: float) -> str:
     return f"{text}: Inductor's own take {own} as long as those that they replaced; the longest is `{largest.name}`"
 
 
-def _apart(one: KernelShare, other: KernelShare, only: str) -> Iterator[str]:
-    """The longest kernels that the other run doesn't have, as a clause; nothing if not all of the other's are known."""
-    if not 0 < len(other.largest) < MOST_KERNELS:
-        return
+def _own(one: KernelShare, other: KernelShare) -> list[KernelTime]:
+    """The longest kernels that the other run doesn't have; none if not all of the other's are known."""
     known = {each.name for each in other.largest}
-    own = [each for each in one.largest if each.name not in known]
-    if own:
-        yield f"{only} " + listed([f"{_often(each)}`{each.name}` ({duration(each.us)})" for each in own])
+    if not known or len(other.largest) >= MOST_KERNELS:
+        return []
+    return [each for each in one.largest if each.name not in known]
+
+
+def _apart(one: KernelShare, other: KernelShare, only: str, lines: Mapping[str, Sequence[CodeLine]]) -> Iterator[str]:
+    """The kernels that the other run doesn't have, as a clause; ``lines``: of each, if it doesn't have them itself."""
+    if own := _own(one, other):
+        yield f"{only} " + listed([_described(each, lines.get(each.name) or each.lines) for each in own])
+
+
+def _described(kernel: KernelTime, lines: Sequence[CodeLine]) -> str:
+    often = f"{kernel.count} × " if kernel.count > 1 else ""
+    places = [f"{Path(line.file).name}:{line.line}" for line in lines]
+    known = [duration(kernel.us), *(f"`{each}`" for each in kernel.operations), listed(places, 2)]
+    return f"{often}`{kernel.name}` ({', '.join(filter(None, known))})"
+
+
+def _lines(recording: Recording) -> Mapping[str, Sequence[CodeLine]]:
+    return lines_by_kernel(recording.profiled) if recording.profiled is not None else {}
 
 
 def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
@@ -129,6 +148,13 @@ def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
     if copies and known and not any(each.kind == "copy" for each in known):
         runs, us = counted(sum(each.count for each in copies), "kernel run"), sum(each.us for each in copies)
         yield f"eager mode needs no copy into another layout, compiled code {runs} ({duration(us)})"
+    mine, others = (
+        {operations: sum(us) for operations, us in grouped((each.operations, each.us) for each in own).items()}
+        for own in (_own(now, before), _own(before, now))
+    )
+    for operations in [each for each in mine if each and others.get(each, mine[each]) < mine[each]]:
+        times = f"{duration(mine[operations])} instead of {duration(others[operations])}"
+        yield f"for {listed([f'`{each}`' for each in operations])} the library runs other kernels ({times})"
 
 
 def _has_fast_path(kernels: Iterable[KernelTime]) -> bool:
@@ -143,10 +169,6 @@ _ONLY_LAYOUT = re.compile(
     r"_fused(_+(clone|copy|expand|permute|select|slice|split|squeeze|t|transpose|unsafe_view|unsqueeze|view))+_\d+$"
 )
 """Of a kernel that Inductor names by operations none of which computes anything."""
-
-
-def _often(kernel: KernelTime) -> str:
-    return f"{kernel.count} × " if kernel.count > 1 else ""
 
 
 _WITH_LIBRARY = code_fix(

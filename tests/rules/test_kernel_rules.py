@@ -15,6 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.kernels import (
     CacheBypass,
     CacheBypassKind,
+    CodeLine,
     CudaGraphFunction,
     CudaGraphInput,
     CudaGraphs,
@@ -141,6 +142,14 @@ FUSED = KernelTime(name="aten::_scaled_dot_product_efficient_attention", kind="l
 CLONES = KernelTime(name="triton_poi_fused_clone_1", kind="generated", us=24.4, count=5)
 FAST_PATH = KernelTime(name="aten::_transform_bias_rescale_qkv", kind="library", us=30.0, count=1)
 SOFTMAX = KernelTime(name="triton_red_fused__softmax_0", kind="generated", us=200.0, count=1)
+
+
+def gemm(name: str, us: float, operation: str = "aten::addmm") -> KernelTime:
+    """A library's kernel on a GPU."""
+    places = (CodeLine(file="/project/net.py", line=7), CodeLine(file="/project/head.py", line=30))
+    return KernelTime(name=name, kind="library", us=us, count=2, operations=(operation,), lines=places)
+
+
 TINY = {"library_us": 5.0, "generated_us": 10.0, "region_us": 70.0}
 SLOW = share(call_us=600.0, library_us=300.0, generated_us=270.0, copy_us=8.0, region_us=20.0, largest=(SOFTMAX,))
 FAST = share(call_us=520.0, library_us=508.0, generated_us=0.0, region_runs=0, region_us=0.0)
@@ -186,6 +195,12 @@ FOUND = {
     "kernels that are slower than those they replaced": recorded(SLOW, eager_kernels=FAST),
     "kernels that only one side has": recorded(
         SLOW.replace(largest=(SOFTMAX, ADDMM, CLONES)), eager_kernels=FAST.replace(largest=(ADDMM, FUSED, FAST_PATH))
+    ),
+    "another kernel of a library for the same operation": recorded(
+        SLOW.replace(largest=(gemm("sgemm_64x64", 300.0), ADDMM, gemm("elementwise", 9.0, "aten::add"))),
+        eager_kernels=FAST.replace(
+            largest=(gemm("sgemm_128x64", 200.0), ADDMM, gemm("vectorized", 10.0, "aten::add")),
+        ),
     ),
     "a graph that the caches leave out, with its line": recorded(
         cache_bypasses=(bypass("function", subject="net.f"),), graphs=(CALLS_F,)

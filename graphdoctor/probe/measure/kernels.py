@@ -16,12 +16,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import torch
 
-from ...facts.kernels import MOST_KERNELS, KernelKind, KernelShare, KernelTime
+from ...facts.kernels import MOST_KERNELS, CodeLine, KernelKind, KernelShare, KernelTime
 from ...facts.profiled import InductorRun, KernelRun
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import RUN_RANGE
@@ -29,6 +30,8 @@ from ..torch_private.torch_kernels import (
     COPIES,
     GRAPH_INPUT_COPY,
     GRAPH_LAUNCHES,
+    LINE_RANGE,
+    LineRanges,
     ProfiledEvent,
     is_communication,
     is_generated,
@@ -91,6 +94,22 @@ class Kernel(NamedTuple):
     is_graph_input: bool = False
     node: _Node | None = None
 
+    def operations(self) -> list[str]:
+        """Torch's that it is, or that launched it, innermost first."""
+        around = () if self.node is None else self.node.outwards()
+        return [node.event.name for node in around if _OPERATION.match(node.event.name)]
+
+    def line(self) -> CodeLine | None:
+        """The line of the program, by its operation's range; None without one."""
+        if self.node is None:
+            return None
+        # What ran first shows itself around the range, with one of the mode's between the two.
+        inside = [node for child in self.node.children for node in (child, *child.children)]
+        around = [*inside, *self.node.outwards()]
+        named = (node.event.name for node in around if node.event.name.startswith(LINE_RANGE))
+        number, _, file = next(named, "").removeprefix(LINE_RANGE).partition(" ")
+        return CodeLine(file=file, line=int(number)) if file else None
+
 
 _Runs = tuple[list[InductorRun], list[KernelRun]]
 _Run = TypeVar("_Run", InductorRun, KernelRun)
@@ -125,9 +144,12 @@ class SeenCall:
     def share(self) -> KernelShare:
         """Where its time goes, added up."""
         by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
+        launched_by: dict[str, set[str]] = defaultdict(set)
         copied_us = 0.0
         for kernel, counted_ns in self._counted_once():
             by_name[short_name(kernel.name), kernel.kind].append(counted_ns / 1e3)
+            if self.is_on_device and kernel.kind == "library":
+                launched_by[short_name(kernel.name)].update(kernel.operations()[:1])
             copied_us += counted_ns / 1e3 if kernel.is_graph_input else 0.0
 
         def us(kind: KernelKind) -> float | None:
@@ -153,7 +175,10 @@ class SeenCall:
             region_us=(covered_ns - _covered_ns(others)) / 1e3,
             outside_us=max(0, self.whole.duration_ns - covered_ns - self.empty_ns) / 1e3,
             largest=tuple(
-                KernelTime(name=name, kind=kind, us=sum(each), count=len(each)) for (name, kind), each in largest
+                KernelTime(
+                    name=name, kind=kind, us=sum(each), count=len(each), operations=tuple(sorted(launched_by[name]))
+                )
+                for (name, kind), each in largest
             ),
         )
 
@@ -309,6 +334,16 @@ def device_us(make: Callable[[], object], restore: Callable[[], None] | None, se
         own = [event for event in profiled_events(profiler) if event.is_on_device and not event.is_range]
         found = _covered_ns((event.start_ns, event.end_ns) for event in own) / 1e3 / made
     return found or None
+
+
+def with_lines(share: KernelShare, call: Repeated, is_own: Callable[[str], bool]) -> KernelShare:
+    """The kernels of a call in eager mode with the lines that compute them, where torch tells them."""
+    found: dict[str, dict[CodeLine, None]] = defaultdict(dict)
+    seen = seen_call(call, partial(LineRanges, is_own))
+    for kernel in () if seen is None else seen.kernels:
+        if (line := kernel.line()) is not None:
+            found[short_name(kernel.name)][line] = None
+    return share.replace(largest=tuple(each.replace(lines=tuple(found[each.name])) for each in share.largest))
 
 
 def seen_call(call: Repeated, around: Around) -> SeenCall | None:

@@ -19,10 +19,11 @@ from ...facts.run import Phase
 from ..measure import coverage
 from ..measure.calibration import calibrate
 from ..measure.guard_cost import CheckTimer, spread, time_searches
-from ..measure.kernels import MeasuredKernels, Repeated, is_disturbed, measure_kernels, seen_call
+from ..measure.kernels import MeasuredKernels, Repeated, is_disturbed, measure_kernels, seen_call, with_lines
 from ..measure.memory import PeakMemory, kept_bytes
 from ..measure.timing import settle, time_calls
 from ..record.errors import type_name
+from ..record.files import is_user_file
 from ..record.reports import hook_gap
 from ..record.streams import silence
 from ..target.snapshot import RandomState, restorer
@@ -62,7 +63,8 @@ def measure(workload: Workload, lanes: Lanes | None) -> None:
     if lanes is not None:
         with silence():
             lanes.repeat(is_settled=is_settled)
-    if request["profile"] is not None and request["kernels"]:
+    # Nobody asks what a trial could reach.
+    if request["profile"] is not None and request["kernels"] and workload.trial is None:
         _calibrate(workload)
 
 
@@ -151,6 +153,10 @@ def _kernels(workload: Workload, call: Call) -> None:
         if measured is None:
             raise UnmeasuredError("this torch doesn't tell the profiler's events")
         share = measured.share()
+        if not workload.is_compiled:
+            # A mode of the program's own may not bear another; lines are worth no measurement.
+            with contextlib.suppress(Exception):
+                share = with_lines(share, compiled, is_user_file)
         profiled = None
         if is_profile:
             eager = Repeated(lambda: workload.make_again(call, is_eager=True), compiled.restore)

@@ -74,7 +74,7 @@ class Workload:
         self.switches = CompileSwitches(events)
         plan = request["trial"]
         self.trial = Trial(plan, target.function) if plan else None
-        self._is_compiled = self.trial is None or self.trial.is_compiled
+        self.is_compiled = self.trial is None or self.trial.is_compiled
         self.alike: AlikeCalls | None = None
         if self.trial is not None:
             if (alike := plan.get("alike")) is not None:
@@ -84,7 +84,7 @@ class Workload:
         self._regions: CompiledRegions | None = None
         self._watch_compiler()
         try:
-            if self._is_compiled:
+            if self.is_compiled:
                 self.compiled, self._regions = compile_target(self.function, request)
         except TargetError:
             self.close()
@@ -139,7 +139,7 @@ class Workload:
             with hooking(self.events, "how much of a call runs in graphs"):
                 self.graphs = GraphGlobals(lambda: self.hooks.graphs.latest)
         has_cuda_graphs = asks_for_cuda_graphs(request["backend"], request["mode"], request["options"])
-        self.cuda_graphs = CudaGraphWatch() if self._is_compiled and has_cuda_graphs else None
+        self.cuda_graphs = CudaGraphWatch() if self.is_compiled and has_cuda_graphs else None
         self._partitions: PartitionWatch | None = None
         if request["profile"]:
             with hooking(self.events, "which tensors are kept for the backward pass"):
@@ -245,7 +245,7 @@ class Workload:
 
     def report_unrecorded(self) -> None:
         """Report what torch left to eager mode without a record of it."""
-        if not self._is_compiled:
+        if not self.is_compiled:
             return
         if reasons := torch_api.unrecorded_breaks():
             self.events.gap(*unrecorded_gap(reasons))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import cache
@@ -10,6 +11,7 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 OperatorRole = Literal["kernel", "copy", "calls", "none"]
 """``kernel``: it computes itself; ``copy``: it copies memory; ``calls``: it has no kernel of its own for the CPU, so
@@ -117,6 +119,30 @@ def quick_range(name: str) -> AbstractContextManager[Any]:
     """A profiler range about as cheap as torch's own (``_RecordFunctionFast``, ``csrc/autograd/init.cpp``, 2.13)."""
     context: AbstractContextManager[Any] = torch._C._profiler._RecordFunctionFast(name)
     return context
+
+
+LINE_RANGE = "graphdoctor_line "
+"""What the profiler range of an operation that eager mode runs begins with; then the line, a space and the file."""
+
+
+class LineRanges(TorchDispatchMode):
+    """Meanwhile each operation of eager mode is in a profiler range that names the line of the program that runs it.
+
+    An operation shows itself around its range, too: the mode calls it once more (``torch/utils/_python_dispatch.py``,
+    2.13). Compiled code isn't run under a mode. ``is_own``: whether a file is the program's.
+    """
+
+    def __init__(self, is_own: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._is_own = is_own
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+        """Call the operation in its range."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and not self._is_own(frame.f_code.co_filename):
+            frame = frame.f_back
+        with quick_range(f"{LINE_RANGE}{frame.f_lineno} {frame.f_code.co_filename}" if frame.f_back else ""):
+            return operation(*args, **(kwargs or {}))
 
 
 class ProfiledEvent(NamedTuple):

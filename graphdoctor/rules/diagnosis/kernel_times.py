@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.grouping import grouped
+from graphdoctor.facts.kernels import CodeLine
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import bytes_text, counted, percent
@@ -34,6 +35,7 @@ class TimedKernel:
         us: Microseconds of all runs.
         runs: How often it ran.
         is_copy: What ran copies memory.
+        names: What the profiler calls it.
     """
 
     graph: InductorGraph
@@ -41,6 +43,7 @@ class TimedKernel:
     us: float
     runs: int
     is_copy: bool
+    names: frozenset[str]
 
     @property
     def operations(self) -> tuple[InductorOperation, ...]:
@@ -56,15 +59,16 @@ class TimedKernel:
 def timed_kernels(profiled: Profiled) -> list[TimedKernel]:
     """The kernels of all graphs, the most costly first."""
     runs = grouped(
-        ((matched.graph, matched.kernel), (matched.us, profiled.call.kernels[matched.run].kind == "copy"))
+        ((matched.graph, matched.kernel), (matched.us, profiled.call.kernels[matched.run]))
         for matched in profiled.matched
         if matched.graph is not None and matched.kernel is not None
     )
     found = []
     for (number, call), own in runs.items():
         graph = profiled.graphs[number]
-        us = sum(each for each, _ in own)
-        found.append(TimedKernel(graph, graph.kernels[call], us, len(own), all(is_copy for _, is_copy in own)))
+        us, is_copy = sum(each for each, _ in own), all(run.kind == "copy" for _, run in own)
+        names = frozenset(run.name for _, run in own)
+        found.append(TimedKernel(graph, graph.kernels[call], us, len(own), is_copy, names))
     return sorted(found, key=lambda each: -each.us)
 
 
@@ -115,6 +119,15 @@ def by_line(
             line = operation.stack[-1]
             times[line] = times.get(line, 0.0) + kernel.us * part
     return dict(sorted(times.items(), key=lambda item: -item[1]))
+
+
+def lines_by_kernel(profiled: Profiled) -> dict[str, list[CodeLine]]:
+    """The lines that each kernel computes, by the name that the profiler has for it, the most costly first."""
+    kernels = grouped((name, each) for each in timed_kernels(profiled) for name in each.names)
+    return {
+        name: [CodeLine(file=line.file, line=line.line) for line in by_line(own, lambda each: each.operations)]
+        for name, own in kernels.items()
+    }
 
 
 def at_lines(

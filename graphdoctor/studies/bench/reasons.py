@@ -6,19 +6,21 @@ gaps between graphs, from the profiler or from guard checks, or it isn't; then c
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.recording import Recording
-from graphdoctor.rules.diagnosed import Needs, diagnose_recording
+from graphdoctor.rules.diagnosed import Needs, diagnose_recording, diagnosis_of
 from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
 from graphdoctor.rules.gd401_repeated_blocks_in_one_graph import RepeatedBlocksInGraph
 from graphdoctor.rules.gd403_cache_bypassed import CacheBypassed
 from graphdoctor.rules.gd503_library_calls import LibraryCalls
+from graphdoctor.rules.gd506_slower_kernels import SlowerKernels
 from graphdoctor.trials.judge import Reference, Verdict, clause
 from graphdoctor.trials.launch.request import Measured
 from graphdoctor.trials.program import Program
@@ -105,4 +107,11 @@ def look_at(
     verdict = Verdict(None, None, clause(recording.exit.message))
     if recording.exit.reason == "finished":
         verdict = reference.judge(recording, program, name, **given)
+    if any(finding.code == SlowerKernels.code for finding in diagnosis.findings):
+        # Which lines its kernels compute is known only where their code was generated under our eyes.
+        with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
+            profiled = replace(measured, profile=caches)
+            found = reference.replay(program, f"{name}-profiled", **given | {"measured": profiled})
+        known = diagnosis.recording.replace(profiled=found.profiled)
+        diagnosis = diagnosis_of(known, root=Path.cwd())
     return Look(recording, diagnosis, verdict, reasons(diagnosis, recording.kernels))

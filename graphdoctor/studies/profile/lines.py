@@ -16,8 +16,8 @@ from typing import TypeVar
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.grouping import grouped
-from graphdoctor.facts.kernels import ProfilePhase
-from graphdoctor.facts.profile import CodeLine, ProfiledKernel, ProfiledKind, ProfiledLine, ProfiledModule, TimePart
+from graphdoctor.facts.kernels import CodeLine, ProfilePhase
+from graphdoctor.facts.profile import ProfiledKernel, ProfiledKind, ProfiledLine, ProfiledModule, TimePart
 from graphdoctor.facts.profiled import InductorGraph, InductorOperation, Profiled
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry

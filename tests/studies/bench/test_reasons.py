@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from graphdoctor.facts.diagnosis import Cost, Effects, Finding, Location
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.kernels import KernelShare
-from graphdoctor.studies.bench.reasons import MOST, reasons
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.bench.reasons import MOST, look_at, reasons
+from graphdoctor.trials.judge import Reference
+from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import Replays
 from tests.factories import diagnosed
 
 KERNELS = KernelShare(call_us=1000.0, library_us=900.0, generated_us=20.0, copy_us=0.0, launches=4, region_runs=1)
@@ -62,3 +72,36 @@ def test_five_are_enough() -> None:
 
 def test_what_only_makes_the_start_longer_is_no_reason() -> None:
     assert ordered(finding("GD401", severity="info"), finding("GD101", call_us=80.0)) == ["GD101"]
+
+
+SLOW = """
+import torch
+
+def scaled(x):
+    return x.cos().sum(0)
+
+def forward(x):
+    y = scaled(x)
+    return x @ y * 2
+
+def example_inputs():
+    return (torch.ones(256, 256),)
+"""
+
+
+@pytest.mark.slow
+def test_kernels_that_only_one_side_has_are_named_with_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(SLOW)
+    spec = RunSpec(target=f"{tmp_path / 'model.py'}:forward", backend="inductor")
+    with Replays(Request.of(spec), tmp_path / "replays", Setup(timeout_s=300)) as replays:
+        reference = Reference(replays, Program(), on_phase=str, measured=Measured(kernels=True), is_judging=False)
+        eager = reference.eager.kernels
+        assert eager is not None
+        # As if eager mode were much faster.
+        times = {name: (getattr(eager, name) or 0.0) / 100 for name in ("library_us", "copy_us")}
+        look = look_at(reference, Program(), "way", {}, tmp_path / "replays", beside=eager.replace(**times))
+    (slower,) = [found.message for found in look.findings if found.code == "GD506"]
+    own, others = slower.partition("only compiled code has ")[2].split("; only eager mode has ")
+    assert re.fullmatch(r"`graph_0_cpp_fused_cos_\w+` \(\d+ µs, model\.py:\d and model\.py:\d\)", own), slower
+    for kernel, line in (("cos", 5), ("sum", 5), ("addmv_", 9)):
+        assert re.search(rf"`aten::{kernel}` \([^`]+model\.py:{line}\)", others), slower

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphdoctor.facts.bench import CallTimes
-from graphdoctor.facts.kernels import CacheUse, CudaGraphs, CudaGraphSkip
+from graphdoctor.facts.kernels import CacheUse, CodeLine, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.profile import (
-    CodeLine,
     Fusion,
     MemoryTrial,
     MemoryUse,
