@@ -82,7 +82,7 @@ def set_up(settings: Settings, process: ProcessOptions, given: Given, *, is_warm
 
     import_report_meanwhile()
     if is_warm:
-        _import_meanwhile("graphdoctor.fixes.search")
+        import_meanwhile("graphdoctor.fixes.search")
     phases = phases_of(given.command, settings.store, process.python)
     with Progress(phases, is_quiet=process.quiet) as progress, contextlib.ExitStack() as stack:
         limit_s = settings.timeout if process.timeout is None else process.timeout
@@ -107,7 +107,7 @@ def recording_of(
 
 def import_report_meanwhile() -> None:
     """Import what the report needs while the probe imports torch."""
-    _import_meanwhile(
+    import_meanwhile(
         "graphdoctor.views.terminal",
         "graphdoctor.rules.catalog",
         "graphdoctor.rules.diagnosis.diagnose",
@@ -115,14 +115,19 @@ def import_report_meanwhile() -> None:
     )
 
 
-def _import_meanwhile(*modules: str) -> None:
+def import_meanwhile(*modules: str) -> None:
+    """Import modules while the probe imports torch."""
+
     def work() -> None:
         # Only a head start: whatever goes wrong here comes up again where the import is needed.
         with contextlib.suppress(Exception):
             for module in modules:
                 importlib.import_module(module)
 
-    threading.Thread(target=work, daemon=True).start()
+    # By then, the probe has been started.
+    timer = threading.Timer(0.5, work)
+    timer.daemon = True
+    timer.start()
 
 
 def trials_of(

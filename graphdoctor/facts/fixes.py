@@ -226,6 +226,13 @@ class TriedPatch(Fact):
     """The trial's recording, a folder in ``fixes/`` of the first recording; None if there was no trial."""
 
 
+class DeclinedEdits(Fact):
+    """Why no edit was written, for each finding of which that is certain without a trial."""
+
+    reasons: dict[str, str] = field(default_factory=dict)
+    """By fingerprint."""
+
+
 class Treatment(Fact):
     """All fixes that were tried on one target, and what the verified ones do together."""
 

@@ -13,7 +13,7 @@ from .base import Fact, values_of
 from .counts import Coverage
 from .ddp import DdpSplit
 from .evidence import LogEvidence
-from .fixes import Treatment
+from .fixes import DeclinedEdits, Treatment
 from .guards import Guards
 from .kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, KernelShare
 from .marks import LogSpan
@@ -789,6 +789,8 @@ class Recording(Fact):
     """What replays under remedies gave; None if there were none."""
     treatment: Treatment | None = None
     """The fixes that were tried; None if there were none."""
+    declined: DeclinedEdits = DeclinedEdits()
+    """Why no edits were written, before any trial; empty if nobody tried to write some."""
     steady_call: SteadyCall | None = None
     """When each graph ran in a steady call; None if not measured."""
     kernels: KernelShare | None = None

@@ -6,27 +6,30 @@ Files of other packages are never edited.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import DeclinedEdits
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.fixes.patch import Candidate, FileChange, Options
-from graphdoctor.fixes.recipe import Place
+from graphdoctor.fixes.recipe import Place, UnlearnedError
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.run_changes import call_fix, cuda_graph_fixes, recompile_fixes, setting_fix
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if
-from graphdoctor.fixes.verdicts import BREAK, CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
+from graphdoctor.fixes.verdicts import BREAK, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
 from graphdoctor.fixes.wrapping import wrapped
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EqualSizes
+from graphdoctor.views.next_step import is_treatable
 
-_ELSEWHERE = ("torch doesn't point to", "no early `return`")
+_ELSEWHERE = ("torch doesn't point to", "the line doesn't contain", "no early `return`")
 """How the reasons of recipes begin that are for something else."""
 
 _OF_ANOTHER_LINE = (
@@ -34,6 +37,7 @@ _OF_ANOTHER_LINE = (
     "the line doesn't call `",
     "the line isn't a call",
     "no loop is around the line",
+    "inference mode isn't what changed",
 )
 """How the reasons of recipes begin that say nothing of this line."""
 
@@ -42,13 +46,8 @@ _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=
 
 def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
     """The findings of a program that fixes are for and that the user selected."""
-    found = []
-    for finding in filter(selection.keeps, observed.diagnosis.findings):
-        skip = finding.cuda_graph_skip
-        is_on_gpu = finding.code == CUDA_GRAPHS and skip is not None and skip.is_on_gpu
-        if is_on_gpu or finding.code.startswith((BREAK, RECOMPILE)):
-            found.append(finding)
-    return found
+    found = filter(selection.keeps, observed.diagnosis.findings)
+    return [finding for finding in found if is_treatable(finding) and not finding.code.startswith("GD4")]
 
 
 class Sources:
@@ -58,7 +57,7 @@ class Sources:
         self, program: Program, root: Path, originals: dict[Path, bytes], equal_sizes: EqualSizes | None = None
     ) -> None:
         self._program = program
-        self.equal_sizes = equal_sizes or {}
+        self.equal_sizes: EqualSizes | None = equal_sizes or {}
         self.root = root
         self._originals = originals
         self._parsed: dict[Path, SourceFile] = {}
@@ -104,6 +103,20 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
     return found
 
 
+def declined_edits(observed: Observed, root: Path) -> DeclinedEdits:
+    """Why ``fix`` would write no edit, for each finding of which that is certain without a trial."""
+    sources = Sources(Program(), root, {})
+    sources.equal_sizes = None
+    reasons = {}
+    for finding in treated_findings(observed, Selection()):
+        # Where it depends on what only trials learn, nothing is certain.
+        with contextlib.suppress(UnlearnedError, RecursionError):
+            edits, declined = _edits(finding, sources, is_one_enough=True)
+            if declined and not edits and not declined[0].startswith(_ELSEWHERE):
+                reasons[finding.fingerprint] = declined[0]
+    return DeclinedEdits(reasons=reasons)
+
+
 def _distinct(fixes: Sequence[Candidate]) -> list[Candidate]:
     kept: list[Candidate] = []
     for fix in fixes:
@@ -112,7 +125,7 @@ def _distinct(fixes: Sequence[Candidate]) -> list[Candidate]:
     return kept
 
 
-def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[str]]:
+def _edits(finding: Finding, sources: Sources, *, is_one_enough: bool = False) -> tuple[list[Candidate], list[str]]:
     finding = _in_own_code(finding)
     if finding.location.origin != "user":
         package = finding.location.package or "Python itself"
@@ -121,8 +134,10 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[st
         source = sources.file_of(finding)
     except DeclinedError as error:
         return [], [error.reason]
-    found, declined = [], []
+    found, declined = list[Candidate](), list[str]()
     for recipe in recipes_for(finding.code):
+        if found and is_one_enough:
+            break
         try:
             edit = recipe.edit(Place(source, finding, sources.equal_sizes))
         except DeclinedError as error:

@@ -22,6 +22,11 @@ from graphdoctor.fixes.source.extraction import is_not_traced
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, Statement, decline_if, need, only, walk
 from graphdoctor.trials.replays import Equal, EqualSizes
 
+
+class UnlearnedError(Exception):
+    """What an edit depends on is learned in trials, and there were none."""
+
+
 Test = cst.If | cst.IfExp | cst.Assert
 _NEAR = 3
 """How many lines torch's line may be off."""
@@ -50,14 +55,18 @@ class Place:
 
     source: SourceFile
     finding: Finding
-    equal_sizes: EqualSizes = field(default_factory=dict)
+    equal_sizes: EqualSizes | None = field(default_factory=dict)
+    """None if nothing was run to learn them."""
 
     def equal_to(self, node: cst.BaseExpression) -> Equal | None:
         """What equaled the number that an expression gives, or the length of what it gives; None if nothing did.
 
         Raises:
             DeclinedError: Two sizes of one tensor did, such as the sides of a square.
+            UnlearnedError: Nothing was run to learn that.
         """
+        if self.equal_sizes is None:
+            raise UnlearnedError
         function = self.source.function_of(node)
         name = function.name.value if isinstance(function, cst.FunctionDef) else ""
         text = ast.unparse(ast.parse(f"({self.source.code(node)})"))

@@ -7,6 +7,7 @@
     trace/*.log      torch's structured trace with our records in it
     what-if.json     results of replays under remedies, whose own recordings are in what-if/
     fixes.json       results of trials of fixes, whose own recordings are in fixes/
+    declined.json    why no edit was written, where that is certain without a trial
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class RecordingFolder:
     events: Events = field(default_factory=Events)
     what_if: dict[str, Any] = field(default_factory=dict)
     fixes: dict[str, Any] = field(default_factory=dict)
+    declined: dict[str, Any] = field(default_factory=dict)
     processes: tuple[ProcessLogs, ...] | None = None
     is_running: bool = False
 
@@ -105,6 +107,7 @@ def open_folder(location: Location) -> RecordingFolder:
         read_events(found.read(wire.EVENTS_FILE)),
         read_object(found.read(wire.WHAT_IF_FILE)),
         read_object(found.read(wire.FIXES_FILE)),
+        read_object(found.read(wire.DECLINED_FILE)),
         is_running=isinstance(location, Path) and is_in_use(location),
     )
 

@@ -11,7 +11,7 @@ from graphdoctor.executors.executor import Executor
 from graphdoctor.executors.local import ALONE
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.counts import Coverage
-from graphdoctor.facts.fixes import Treatment
+from graphdoctor.facts.fixes import DeclinedEdits, Treatment
 from graphdoctor.facts.kernels import Float32Precision, KernelShare
 from graphdoctor.facts.marks import LogSpan
 from graphdoctor.facts.profiled import MeasuredMemory
@@ -70,6 +70,7 @@ def read_wanted(location: Location, wanted: Wanted, executor: Executor = ALONE) 
         trials = {
             "what_if": read_fact(WhatIf, folder.what_if) if folder.what_if else None,
             "treatment": read_fact(Treatment, folder.fixes) if folder.fixes else None,
+            "declined": read_fact(DeclinedEdits, folder.declined),
         }
         return read_folder(folder, wanted, executor).replace(**trials)
 

@@ -16,7 +16,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import GraphInput, Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.fixes.options import Sources, options_for
+from graphdoctor.fixes.options import Sources, declined_edits, options_for
 from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -86,6 +86,29 @@ def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(model: Path, m
     model.write_bytes(b"# -*- coding: latin-1 -*-\n" + TEXT.encode("latin-1"))
     [found] = options(model.parent, entry(LINE + 1, file=str(model)))
     assert found.declined[0] == "model.py is encoded in iso-8859-1, which can't encode the edit"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (TEXT, None),
+        (TEXT.replace('print("x")', 'y = print("x")'), "its result is used"),
+        (TEXT.replace("print", "pass; print"), "model.py changed since the run"),
+        (TEXT + "x = (\n", "model.py can't be parsed"),
+    ],
+)
+def test_before_any_trial_it_is_known_why_there_is_no_edit(model: Path, text: str, reason: str | None) -> None:
+    line = 'y = print("x")' if "y = " in text else 'print("x")'
+    facts = recording(breaks=(record(entry(LINE, line, file=str(model))),))
+    model.write_text(text)
+    found = declined_edits(seen(facts, model.parent), model.parent)
+    assert list(found.reasons.values()) == ([reason] if reason else [])
+
+
+def test_a_package_s_line_has_no_edit(tmp_path: Path) -> None:
+    facts = recording(breaks=(record(entry(LINE, file="/lib/lib/ops.py", **PACKAGE)),))
+    (reason,) = declined_edits(seen(facts, tmp_path), tmp_path).reasons.values()
+    assert reason == "the line belongs to lib, whose files aren't edited"
 
 
 def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:

@@ -6,7 +6,7 @@ import ast
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import libcst as cst
 
@@ -252,6 +252,7 @@ def call_of(source: SourceFile, name: str) -> Statement:
     return next(outer for outer in source.parents(call) if isinstance(outer, cst.SimpleStatementLine))
 
 
+@lru_cache(maxsize=8)
 def functions_in(source: SourceFile) -> list[cst.FunctionDef]:
     """The functions of a file, in order."""
     return [node for node in walk(source.tree) if isinstance(node, cst.FunctionDef)]

@@ -193,12 +193,11 @@ class SourceFile:
         if added and anchor is None:
             at = 1 if self.tree.get_docstring() is not None else 0
             tree = tree.with_changes(body=[*tree.body[:at], *added, *tree.body[at:]])
-        return self.edited(self._without_unused_imports(tree))
+        return self.edited(self._without_unused_imports(tree, had.keys() - has.keys()))
 
-    def _without_unused_imports(self, tree: cst.Module) -> cst.Module:
-        """An edited tree without the file's own imports that only the edited code used."""
-        before, after = set(_used(self.tree)), set(_used(tree))
-        unused = before - after
+    def _without_unused_imports(self, tree: cst.Module, gone: Collection[str]) -> cst.Module:
+        """An edited tree without the file's own imports of names that the edited code no longer uses."""
+        unused = set(gone).difference(_used(tree)) if gone else set()
         # A text may name it, as ``__all__`` and annotations do.
         unused -= {name for name in unused if re.search(rf"['\"#].*\b{name}\b", tree.code)}
         if not unused or self.path.name == "__init__.py":

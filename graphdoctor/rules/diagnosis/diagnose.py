@@ -52,7 +52,7 @@ def diagnose(
     view = view_of(recording)
     found = [finding_of(rule, match, recording, root) for rule, match in matches(view, rules)]
     findings = with_distinct_fingerprints(with_shared_first(sorted(found, key=by_effect)))
-    findings = with_verdicts(with_replays(findings, recording.what_if), recording.treatment)
+    findings = with_verdicts(with_replays(findings, recording.what_if), recording)
     graphs = tuple(graph_reports(view, findings, root))
     recompiles = tuple(recompile_reports(view, findings, root))
     findings = sorted(with_costs(findings, recording, graphs, recompiles), key=by_cost)

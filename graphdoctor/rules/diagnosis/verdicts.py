@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Companion, Finding, Fix
 from graphdoctor.facts.fixes import WORKING, Treatment, TriedFix, Verdict
+from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
 from graphdoctor.facts.wording import counted
@@ -21,15 +22,11 @@ _OF_BOTH = ("title", "kind", "snippet", "is_safe", "verdict", "reason", "setting
 """What a suggestion has from its trial."""
 
 
-def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> list[Finding]:
-    """The findings with the verdicts on their fixes, verified fixes first.
-
-    Args:
-        findings: All findings of a diagnosis.
-        treatment: The trials, or None.
-    """
+def with_verdicts(findings: Sequence[Finding], recording: Recording) -> list[Finding]:
+    """The findings with the verdicts of trials on their fixes, verified fixes first, and why they have no edit."""
+    treatment, reasons = recording.treatment, recording.declined.reasons
     if treatment is None:
-        return list(findings)
+        return [one.replace(fixes=tuple(_in_words(one.fixes, reasons.get(one.fingerprint)))) for one in findings]
     return [
         finding.replace(
             fixes=fixes_with(finding, treatment.tried, treatment.declined.get(finding.fingerprint)),
@@ -71,10 +68,9 @@ def fixes_with(finding: Finding, tried: Sequence[TriedFix], declined: str | None
             Fix(**shared, place=rule.place if rule else one.snippet_place, source=rule.source if rule else None)
         )
     has_edit = any(fix.diff for fix in own)
-    for fix in finding.fixes:
-        is_edited = fix.kind == "code" and has_edit  # the edit replaces the rule's description of it
-        if not is_edited and not _is_tried(fix, own):
-            found.append(_in_words(fix, declined))
+    # An edit replaces the rule's description of it.
+    rest = [fix for fix in finding.fixes if not (fix.kind == "code" and has_edit) and not _is_tried(fix, own)]
+    found += _in_words(rest, declined)
     return tuple(sorted(found, key=lambda fix: _ORDER.index(fix.verdict)))
 
 
@@ -88,16 +84,20 @@ def _last(tried: Sequence[TriedFix]) -> list[TriedFix]:
     return list(found.values())
 
 
-def _in_words(fix: Fix, declined: str | None) -> Fix:
-    """A suggestion without its code, if no edit could be written: what kept it from being written holds for the code.
+def _in_words(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:
+    """Suggestions without their code, if no edit could be written: what kept it from being written holds for the code.
 
     Args:
-        fix: What the rule suggests.
-        declined: Why there is no edit; None if there is one.
+        fixes: What the rule suggests.
+        declined: Why there is no edit, which is said once; None if there is one.
     """
-    if declined is None or fix.kind != "code" or fix.snippet is None:
-        return fix
-    return fix.replace(snippet=None, place=None, reason=f"no edit: {declined}")
+    reason = declined and f"no edit: {declined}"
+    for fix in fixes:
+        if declined is None or fix.kind != "code" or fix.verdict != "not tried":
+            yield fix
+        else:
+            yield fix.replace(snippet=None, place=None, reason=reason)
+            reason = None
 
 
 def _is_tried(fix: Fix, own: Sequence[TriedFix]) -> bool:

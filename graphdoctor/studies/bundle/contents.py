@@ -18,6 +18,7 @@ from graphdoctor.facts.result import Result
 from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import (
     CRASH_FILE,
+    DECLINED_FILE,
     EVENTS_FILE,
     FIXES_FILE,
     META_FILE,
@@ -41,7 +42,7 @@ from graphdoctor.views.json import json_text
 
 MAX_FILE_BYTES = 256 * 2**20
 """Larger files of the recording are left out."""
-_OWN_FILES = (REQUEST_FILE, META_FILE, EVENTS_FILE, CRASH_FILE, FIXES_FILE, WHAT_IF_FILE)
+_OWN_FILES = (REQUEST_FILE, META_FILE, EVENTS_FILE, CRASH_FILE, FIXES_FILE, DECLINED_FILE, WHAT_IF_FILE)
 _TRIALS = tuple(Path(name).stem for name in (FIXES_FILE, WHAT_IF_FILE))
 """Folders with the recordings of trials; each is named after the file with their results."""
 _TENSORS = ".pt"

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Fix
-from graphdoctor.facts.fixes import Treatment, TriedFix
+from graphdoctor.facts.fixes import DeclinedEdits, Treatment, TriedFix
 from graphdoctor.facts.run import Setting
 from tests.factories import change, compiled, context, diagnosed, entry, frame, recompiled, record, recording
 
@@ -132,6 +132,8 @@ def test_code_that_no_edit_could_be_written_for_is_said_in_words() -> None:
     treatment = Treatment(tried=(), before=MEASURES, declined={bare.fingerprint: "the call's value is used"})
     declined = known.replace(treatment=treatment)
     (finding,) = diagnosed(declined).findings
+    (untried,) = diagnosed(known.replace(declined=DeclinedEdits(reasons=treatment.declined))).findings
+    assert untried.fixes == finding.fixes
     shown = next(fix for fix in finding.fixes if fix.kind == "code")
     assert (shown.snippet, shown.place) == (None, None)
     assert shown.reason == "no edit: the call's value is used"

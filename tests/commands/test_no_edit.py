@@ -1,0 +1,97 @@
+"""What ``explain`` says of edits is what ``fix`` says: why there is none, and nothing where there may be one."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import run_command
+
+pytestmark = pytest.mark.slow
+
+PARTS = {
+    "stores": "if x.sum() > 0:\n    seen.append(x)",
+    "calls": "if x.sum() > 0:\n    seen.clear()",
+    "asserts": "if x.sum() < 99:\n    assert x.shape[0] == 4",
+    "used": 'y = print("x")\nx = x if y is None else -x',
+    "selected": "x = x + x[x > 0].sum()",
+    "copied": "y = copy.deepcopy(Box(x))\nx = y.x",
+    "beta": "x = x * np.random.beta(1.0, 2.0)",
+    "listed": "for n in x.tolist():\n    x = x + n",
+    "chosen": "if x.sum() > 0:\n    x = x + 1",
+    "printed": 'print("x")',
+    "broken": "torch._dynamo.graph_break()",
+    "repeated": "y = x.repeat_interleave(counts)\nx = x + y[:4]",
+    "latin": 'if x.sum() > 0:\n    seen.append("é")',
+    "deep": f"if x.sum() > 0:\n    seen.append({'(' * 99}1{',)' * 99})",
+}
+"""Bodies of functions, each in a file of its own, in each of which torch breaks."""
+HEAD = """\
+import copy
+
+import numpy as np
+import torch
+
+seen = []
+
+
+class Box:
+    def __init__(self, x):
+        self.x = x
+"""
+MAIN = f"""\
+import torch
+
+{"".join(f"from {name} import {name}{chr(10)}" for name in PARTS)}
+
+def f(x, counts):
+    for call in ({", ".join(PARTS)}):
+        x = call(x, counts)
+    return x
+
+
+def example_inputs():
+    return torch.ones(4), torch.tensor([1, 2, 0, 1])
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "model.py").write_text(MAIN)
+    for name, body in PARTS.items():
+        encoding = "latin-1" if name == "latin" else "utf-8"
+        function = f"def {name}(x, counts):\n{textwrap.indent(body, '    ')}\n    return x * 2\n"
+        (folder / f"{name}.py").write_text(f"# coding: {encoding}\n{HEAD}\n\n{function}", encoding=encoding)
+    return folder
+
+
+def asked(project: Path, *args: str) -> dict[str, Any]:
+    done = run_command(*args, "--format", "json", cwd=project)
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def test_explain_says_why_there_is_no_edit_as_fix_does(project: Path) -> None:
+    explained = asked(project, "explain", "model.py:f")
+    assert asked(project, "report") == explained, "who reads it again sees the same"
+    treatment = asked(project, "fix", "model.py:f", "--no-try")["recording"]["treatment"]
+    said: dict[str, str] = explained["recording"]["declined"]["reasons"]
+    edited = {tried["fingerprint"] for tried in treatment["tried"] if tried["diff"]}
+    places = {found["fingerprint"]: Path(found["location"]["file"]).stem for found in explained["findings"]}
+    assert {places[one] for one in edited} == {"selected", "chosen", "printed", "broken"}
+    # What equals the sum of the counts is learned in trials.
+    assert {one: treatment["declined"][one] for one in said} == said
+    assert {places[one] for one in treatment["declined"].keys() - said} == {"repeated"}
+    assert {places[one] for one in said} == PARTS.keys() - {"selected", "chosen", "printed", "broken", "repeated"}
+    for found in explained["findings"]:
+        in_code = [fix for fix in found["fixes"] if fix["kind"] == "code"]
+        if in_code and found["fingerprint"] in said:
+            assert in_code[0]["reason"] == f"no edit: {said[found['fingerprint']]}"
+            assert not any(fix["snippet"] for fix in in_code)
+        else:
+            assert not any(fix["reason"] for fix in found["fixes"])
