@@ -113,10 +113,7 @@ _WORDS: dict[HintCode, tuple[str, str]] = {
     ),
     "unusable_batch": ("{given[batch]}: {tensor} can't have this size: {error}", "Make it smaller."),
     "changed_call": ("{failed}", "The call was made with {asked} in place of its own. Does it work without?"),
-    "mode_and_options": (
-        "torch.compile takes either {name[mode]} or {name[options]}.",
-        "Leave one of them out.",
-    ),
+    "mode_and_options": ("torch.compile takes either {name[mode]} or {name[options]}.", "Leave one of them out."),
     "refused_compile_arguments": (
         "torch.compile doesn't take these arguments: {error}",
         "See {name[backend]}, {name[mode]} and {name[options]}.",

@@ -21,12 +21,7 @@ STAGES: tuple[StageName, ...] = get_args(StageName)
 """In the order in which torch makes them."""
 
 
-DTYPES: Mapping[str, str] = {
-    "f32": "float32",
-    "f64": "float64",
-    "f16": "float16",
-    "bf16": "bfloat16",
-}
+DTYPES: Mapping[str, str] = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16"}
 """The dtypes that a run can have, torch's name by its abbreviation."""
 
 
@@ -82,10 +77,7 @@ class CallSpec:
 
     calls: int = option(1, "Make the calls this many times.", metavar="N", least=1, goes_to="call")
     backend: str = option(
-        "eager",
-        "A registered backend. eager shows graph breaks quickest.",
-        metavar="NAME",
-        goes_to="compile",
+        "eager", "A registered backend. eager shows graph breaks quickest.", metavar="NAME", goes_to="compile"
     )
     mode: str | None = option(None, "torch.compile's mode, such as max-autotune.", metavar="MODE", goes_to="compile")
     dynamic: bool | None = option(None, "torch.compile's dynamic.", flag="--dynamic/--no-dynamic", goes_to="compile")
@@ -134,12 +126,7 @@ class RunSpec(CallSpec):
         None, "The module's mode. By default, it stays as it is.", flag="--train/--eval", goes_to="call"
     )
     seed: int = option(
-        0,
-        "Seed of Python's, NumPy's and torch's random numbers.",
-        metavar="N",
-        least=0,
-        most=2**64 - 1,
-        goes_to="call",
+        0, "Seed of Python's, NumPy's and torch's random numbers.", metavar="N", least=0, most=2**64 - 1, goes_to="call"
     )
     device: str | None = option(
         None, "Move the module and its inputs to this device, such as cuda.", metavar="DEVICE", goes_to="call"

@@ -35,8 +35,7 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
     def stack_of(found: Mapping[str, Any]) -> tuple[StackEntry, ...]:
         return tuple(
             read_fact(
-                StackEntry,
-                {**each, **origins.named(each["file"]), **qualnames.get((each["file"], each["line"]), {})},
+                StackEntry, {**each, **origins.named(each["file"]), **qualnames.get((each["file"], each["line"]), {})}
             )
             for each in found["stack"]
         )

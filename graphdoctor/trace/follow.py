@@ -11,16 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.following import (
-    BreakSeen,
-    Counts,
-    LogBegun,
-    LogStartedOver,
-    RecompileSeen,
-    Seen,
-    SoFar,
-    Writer,
-)
+from graphdoctor.facts.following import BreakSeen, Counts, LogBegun, LogStartedOver, RecompileSeen, Seen, SoFar, Writer
 from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.trace.breaks import parse_break
 from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records

@@ -201,8 +201,7 @@ def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
     least = strength.head_size or 1
     heads = _common(counts, lambda factor: min(counts) // factor >= strength.least_heads)
     head_size = _common(
-        [*sizes, *sections],
-        lambda factor: all(size // factor >= least and size // factor % 4 == 0 for size in sizes),
+        [*sizes, *sections], lambda factor: all(size // factor >= least and size // factor % 4 == 0 for size in sizes)
     )
     if not sizes:
         head_size = _common(widths, are_wide)

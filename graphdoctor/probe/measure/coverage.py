@@ -31,14 +31,7 @@ CONVERSION_RANGE = "graphdoctor_conversion"
 
 _OPERATION = "aten::"
 _AUTOGRAD_NODE = "autograd::engine::evaluate_function"
-_NOT_EAGER = (
-    _OPERATION,
-    GRAPH_RANGE,
-    BACKWARD_RANGE,
-    CONVERSION_RANGE,
-    _AUTOGRAD_NODE,
-    *torch_api.PROFILED_OVERHEAD,
-)
+_NOT_EAGER = (_OPERATION, GRAPH_RANGE, BACKWARD_RANGE, CONVERSION_RANGE, _AUTOGRAD_NODE, *torch_api.PROFILED_OVERHEAD)
 MAX_NAMES = 20
 _TIMED_CALLS = 15
 _TIMED_S = 0.3
@@ -269,11 +262,7 @@ def _joined(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def cut_timeline(
-    runs: Iterable[WatchedRun],
-    compiles: Iterable[TimedCompile],
-    *,
-    began: float,
-    ended: float,
+    runs: Iterable[WatchedRun], compiles: Iterable[TimedCompile], *, began: float, ended: float
 ) -> CutCall:
     """Cut a call that was made without the profiler into segments; all times are seconds of one clock."""
 

@@ -260,8 +260,6 @@ def _profiled(measured: MeasuredKernels, eager: MeasuredKernels | None) -> Profi
         eager=None
         if eager is None
         else EagerCall(
-            times_us=tuple(eager.times_us),
-            kernels_us=eager.share().kernels_us,
-            launches=eager.best.launches,
+            times_us=tuple(eager.times_us), kernels_us=eager.share().kernels_us, launches=eager.best.launches
         ),
     )

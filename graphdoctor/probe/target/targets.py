@@ -264,8 +264,7 @@ def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noq
         case _ if isinstance(made, tuple):
             neither = "neither (callable, args) nor (callable, args, kwargs)"
             raise TargetError(
-                f"{name}() returned a tuple of {len(made)} that is {neither}",
-                "args is a tuple, kwargs a dict.",
+                f"{name}() returned a tuple of {len(made)} that is {neither}", "args is a tuple, kwargs a dict."
             )
     if not callable(function):
         raise TargetError(

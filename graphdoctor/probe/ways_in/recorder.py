@@ -58,10 +58,7 @@ class Recorder:
                 ("coverage and the time of steady calls", lambda: self._watcher.install_calls(_compiled_at)),
             ],
             "torch._dynamo.output_graph": [
-                (
-                    "how much of a call runs in graphs",
-                    lambda: self._watcher.install_graphs(lambda: hooks.graphs.latest),
-                ),
+                ("how much of a call runs in graphs", lambda: self._watcher.install_graphs(lambda: hooks.graphs.latest))
             ],
             "torch._inductor.compiler_bisector": [
                 ("where torch.compile was called", lambda: torch_hooks.watch_compile_calls(self._on_compile_call))

@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..events import EventFile
-from ..record.errors import (
-    RequestError,
-    TargetError,
-    described_error,
-    formatted,
-    message_of,
-    text_of,
-    without_probe,
-)
+from ..record.errors import RequestError, TargetError, described_error, formatted, message_of, text_of, without_probe
 from ..record.streams import flush, silence
 from ..wire import CRASH_FILE, EVENTS_FILE, EXIT_CLOSED, EXIT_UNWRITABLE, READS_FILE, ProbeRequest
 from .process import hold

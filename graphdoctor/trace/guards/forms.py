@@ -15,15 +15,7 @@ from typing import Any, NamedTuple
 from graphdoctor.facts import expressions
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.trace.guards.state import named_changes, read_state, short_dtype, state_words
-from graphdoctor.trace.guards.text import (
-    Call,
-    Comparison,
-    GuardText,
-    is_source,
-    read_call,
-    read_comparison,
-    split_list,
-)
+from graphdoctor.trace.guards.text import Call, Comparison, GuardText, is_source, read_call, read_comparison, split_list
 
 Dims = tuple[int | None, ...]
 """Sizes or strides; None for a dynamic dim."""
@@ -133,12 +125,7 @@ _NUMBER = re.compile(r"-?\d+$")
 _BOUNDS = {"<=": "at least ", "<": "more than ", "==": ""}
 _BACKENDS = ("CUDA", "XPU", "MPS", "Meta", "HPU")
 """Dispatch keys of devices that are shown; the CPU isn't."""
-_SAME_OBJECT = {
-    "code": "the same code object",
-    "type": "the same class",
-    "NoneType": "None",
-    "ellipsis": "...",
-}
+_SAME_OBJECT = {"code": "the same code object", "type": "the same class", "NoneType": "None", "ellipsis": "..."}
 _LENGTHS = {
     **dict.fromkeys(("len", "set.__len__", "frozenset.__len__"), "LENGTH_CHECK"),
     **dict.fromkeys(("___tuple_iterator_len", "___list_reverseiterator_len"), "TUPLE_ITERATOR_LEN"),
