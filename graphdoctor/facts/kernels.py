@@ -100,6 +100,8 @@ class KernelTime(Fact):
     count: int
     operations: tuple[OperationName, ...] = ()
     """Of a kernel on a GPU that Inductor didn't write: the operations that launched it, such as ``aten::addmm``."""
+    within: tuple[OperationName, ...] = ()
+    """The outermost operations that it is part of, such as ``aten::linear``; empty for Inductor's."""
     lines: tuple[CodeLine, ...] = ()
     """Where the program computes it in eager mode; empty if that is unknown, and for compiled code."""
 

@@ -158,12 +158,11 @@ def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
 
 
 def _has_fast_path(kernels: Iterable[KernelTime]) -> bool:
-    return any(_FAST_PATH in each.name for each in kernels)
+    return any(_FAST_PATH in operation for each in kernels for operation in each.within)
 
 
-_FAST_PATH = "transform_bias_rescale_qkv"
-"""A kernel that only ``torch._native_multi_head_attention`` runs (``aten/src/ATen/native/transformers``, 2.13);
-``nn.MultiheadAttention`` calls that only outside of tracing (``torch/nn/modules/activation.py``, 2.13)."""
+_FAST_PATH = "::_native_multi_head_attention"
+"""What ``nn.MultiheadAttention`` calls only outside of tracing (``torch/nn/modules/activation.py``, 2.13)."""
 
 _ONLY_LAYOUT = re.compile(
     r"_fused(_+(clone|copy|expand|permute|select|slice|split|squeeze|t|transpose|unsafe_view|unsqueeze|view))+_\d+$"

@@ -140,7 +140,7 @@ def keeping(partition: Partition, *, backward: bool = True, **memory: Any) -> Re
 ADDMM = KernelTime(name="aten::addmm", kind="library", us=80.0, count=4)
 FUSED = KernelTime(name="aten::_scaled_dot_product_efficient_attention", kind="library", us=90.0, count=1)
 CLONES = KernelTime(name="triton_poi_fused_clone_1", kind="generated", us=24.4, count=5)
-FAST_PATH = KernelTime(name="aten::_transform_bias_rescale_qkv", kind="library", us=30.0, count=1)
+FAST_PATH = KernelTime(name="sgemm", kind="library", us=30.0, count=1, within=("aten::_native_multi_head_attention",))
 SOFTMAX = KernelTime(name="triton_red_fused__softmax_0", kind="generated", us=200.0, count=1)
 
 

@@ -42,7 +42,9 @@ _LONG_ENOUGH_S = 0.002
 """By then a product has enough to do for all cores."""
 
 _BUDGET_S = {"cpu": 0.5, "cuda": 0.06}
-"""For the repetitions of one measurement; half of it if they agree."""
+"""For the repetitions of one measurement; half of it if they agree, and several times as much if they don't."""
+
+_PATIENCE = 4
 
 _SHARE_OF_EACH = 0.2
 """Of the budget for a function such as ``tanh``: there are several, and each call takes a few milliseconds."""
@@ -80,6 +82,9 @@ def calibrate(
     rates = dict(found.elementwise_g_per_s)
     unknown = [name for name in arithmetic.measurable(elementwise, device) if name not in rates]
     if before is not None and not missing and not unknown:
+        if _product("float32", device, _SHARE_OF_EACH)[0] > _STEADY * products["float32"]:
+            # Other work disturbed what was kept, all the time that it was measured.
+            return calibrate(device, dtypes, elementwise, ())
         return found.replace(is_kept=True, is_steady=True)
     copy, launch, is_steady = found.copy_gb_per_s, found.launch_us, True
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
@@ -131,14 +136,14 @@ def _copy(device: torch.device) -> tuple[float, bool]:
     return count * 2 * 4 * size / part_count / seconds / 1e9, is_steady
 
 
-def _product(name: str, device: torch.device) -> tuple[float, bool]:
+def _product(name: str, device: torch.device, part: float = 1.0) -> tuple[float, bool]:
     with tf32_matmuls() if name == TF32 else contextlib.nullcontext():
         size, seconds = _FIRST_SIZE, 0.0
         while seconds < _LONG_ENOUGH_S and size < _LAST_SIZE:
             size *= 2
             multiply = _multiplying(size, torch.float32 if name == TF32 else getattr(torch, name), device)
             seconds = min(_time(multiply) for _ in range(_LEAST))
-        seconds, is_steady = _best(multiply, device)
+        seconds, is_steady = _best(multiply, device, part)
     return 2 * size**3 / seconds / 1e12, is_steady
 
 
@@ -168,19 +173,20 @@ def _launch(device: torch.device) -> float:
 def _best(call: Callable[[], object], device: torch.device, part: float = 1.0) -> tuple[float, bool]:
     """The shortest time of a call, and whether another one took as long but for a tenth.
 
-    A call in which the system took a processor from one of the process's threads says nothing of the device.
-    ``part``: of the budget.
+    A call in which the system took a processor from one of the process's threads says nothing of the device, and the
+    first one may compile it. ``part``: of the budget.
     """
     times: list[float] = []
     undisturbed: list[float] = []
+    _time(call)
     started, budget = time.perf_counter(), part * _BUDGET_S[device.type]
-    while len(times) < _LEAST or (len(times) < _MOST and time.perf_counter() - started < budget):
+    while len(times) < _LEAST or (len(times) < _MOST and time.perf_counter() - started < _PATIENCE * budget):
         before = preemptions()
         times.append(_time(call))
         # A GPU works on meanwhile.
         if device.type != "cpu" or preemptions() == before:
             undisturbed.append(times[-1])
-        if time.perf_counter() - started > budget / 2 and _is_steady(undisturbed):
+        if len(times) >= _LEAST and time.perf_counter() - started > budget / 2 and _is_steady(undisturbed):
             break
     return min(undisturbed or times), _is_steady(undisturbed)
 

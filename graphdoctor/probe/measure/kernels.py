@@ -145,11 +145,13 @@ class SeenCall:
         """Where its time goes, added up."""
         by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
         launched_by: dict[str, set[str]] = defaultdict(set)
+        within: dict[str, set[str]] = defaultdict(set)
         copied_us = 0.0
         for kernel, counted_ns in self._counted_once():
             by_name[short_name(kernel.name), kernel.kind].append(counted_ns / 1e3)
-            if self.is_on_device and kernel.kind == "library":
-                launched_by[short_name(kernel.name)].update(kernel.operations()[:1])
+            if kernel.kind == "library":
+                launched_by[short_name(kernel.name)].update(kernel.operations()[: self.is_on_device])
+                within[short_name(kernel.name)].update(kernel.operations()[-1:])
             copied_us += counted_ns / 1e3 if kernel.is_graph_input else 0.0
 
         def us(kind: KernelKind) -> float | None:
@@ -176,7 +178,12 @@ class SeenCall:
             outside_us=max(0, self.whole.duration_ns - covered_ns - self.empty_ns) / 1e3,
             largest=tuple(
                 KernelTime(
-                    name=name, kind=kind, us=sum(each), count=len(each), operations=tuple(sorted(launched_by[name]))
+                    name=name,
+                    kind=kind,
+                    us=sum(each),
+                    count=len(each),
+                    operations=tuple(sorted(launched_by[name])),
+                    within=tuple(sorted(within[name])),
                 )
                 for (name, kind), each in largest
             ),
