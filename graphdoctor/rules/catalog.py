@@ -17,7 +17,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, Page, RecompileRule, Rec
 # number of an optimizer is also a number, a parameter's size a size, and a container that grows one that changes.
 _FIRST = (
     *("GD125", "GD126", "GD127", "GD128", "GD101", "GD112", "GD108", "GD110", "GD117", "GD116", "GD121", "GD119"),
-    *("GD204", "GD206", "GD218"),
+    *("GD123", "GD204", "GD206", "GD218"),
 )
 _LAST = ("GD100", "GD200")
 """These match whatever is left."""

@@ -10,7 +10,7 @@ from graphdoctor.rules.toolkit import BreakRule, BreakSite, code_fix
 _EMPTY_HINTS = re.compile(
     r"report an issue|file an issue|It may be possible to write Dynamo tracing rules|This graph break is fundamental"
     r"|likely to be a Dynamo bug|caused by an earlier graph break"
-    r"|Your code may result in an error when running in eager",
+    r"|Your code may result in an error when running in eager|If the HOP is activation checkpointing",
     re.IGNORECASE,
 )
 _BUILD = "torch/_dynamo/variables/builtin.py, 2.13: __build_class__"
@@ -62,6 +62,8 @@ class GraphBreak(BreakRule):
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         if site.gb_type.startswith("Invalid call to __build_class__") and site.is_own_code:
             return (code_fix("Move the class out of the compiled function, and pass it what it reads there", _BUILD),)
+        if site.gb_type.startswith("Uninitialized nn.Module") and site.expression.startswith("super("):
+            return (code_fix("Construct the module outside the compiled function", "torch/nn/modules/module.py, 2.13"),)
         useful = [hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint)]
         return tuple(
             Fix(title=" ".join(hint.split()), kind="config" if "config." in hint else "code", source="torch's hint")

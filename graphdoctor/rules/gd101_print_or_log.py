@@ -78,7 +78,10 @@ class PrintOrLog(BreakRule):
         if _is_print(site):
             yield _listed("reorderable" if _is_reorderable(site) else "ignore", "print")
         elif _is_warning(site):
-            yield _listed("reorderable", "warnings.warn", "warnings")
+            # torch can call a warning later that has a text alone.
+            call = site.bare_call
+            is_plain = call is not None and len(call.args) == 1 and not call.keywords
+            yield _listed("reorderable" if is_plain else "ignore", "warnings.warn", "warnings")
         elif logger := _logger_method(site):
             yield _listed("ignore", logger, "logging")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
@@ -29,6 +31,8 @@ class _Branch:
     kind: Kind
     condition: ast.expr | None
     rewrite: str | None = None
+    is_of_numbers: bool = False
+    """Both values are Python numbers."""
 
     @property
     def of_tensor(self) -> _Branch:
@@ -88,7 +92,8 @@ class DataDependentBranch(BreakRule):
     topic = "tensor_truth"
 
     def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) and "SymNodeVariable" not in site.torch_context
+        # An assertion that fails for every input, such as one on a number of dims, raises while torch traces it.
+        return super().matches(site) and not re.search("SymNodeVariable|jump with Constant", site.torch_context)
 
     def message(self, site: BreakSite) -> str:
         branch = _branch(site)
@@ -113,31 +118,45 @@ class DataDependentBranch(BreakRule):
                 yield code_fix(title, "torch/_higher_order_ops/while_loop.py, 2.13")
             case "raise" | "assert" as kind:
                 title = f"Replace `if {condition}: raise` with an `assert`, which torch keeps in the graph"
+                parts = f"{title} if it has one condition, on a tensor: leave the rest in an `if`"
                 if kind == "assert":
                     title = "Give the `assert` one condition and a constant message: then torch keeps it in the graph"
-                yield rewritten(site, branch.rewrite, title)
+                    parts = f"{title}, if that is on a tensor"
+                yield rewritten(site, branch.rewrite, title, otherwise=parts)
             case "filter":
                 yield code_fix(f"Keep every element and weight it by `{condition}`, so that their number is fixed")
             case "boolean":
-                yield rewritten(site, branch.rewrite, "Use `&`, `|` and `~` on the tensors")
+                choose = "Choose the value with `torch.where`, or negate it with `torch.logical_not`"
+                yield rewritten(site, branch.rewrite, "Use `&`, `|` and `~` on the tensors", otherwise=choose)
             case "inside" if (name := site.called) in ("any", "all"):
-                yield code_fix(_in_place_of(name, site.node))
+                choose = ", and choose by it with `torch.where`" if isinstance(site.statement_node, ast.If) else ""
+                yield code_fix(f"{_in_place_of(name, site.node)}{choose}")
             case "inside":
                 yield call_fix("Call it outside the compiled function")
             case "if" if (why := _without_value(site.statement_node, condition)) is not None:
                 yield code_fix(why)
+            case "if" | "ternary" if _is_membership(branch.condition):
+                yield code_fix("Compare in the graph, with `==` or `torch.isin`, and choose by it with `torch.where`")
+            case _ if branch.is_of_numbers:
+                yield code_fix("Choose the number with `torch.where`, if only tensor arithmetic uses it")
             case kind:
                 what = f"`if {condition}`" if kind == "if" else f"the choice by `{condition}`"
-                title = f"Replace {what} with `torch.where` on the values of both branches"
+                title = f"Replace {what} with `torch.where` on the values of both branches, if these have one shape"
                 if branch.condition is not None and (protecting := _split(branch.condition)[0]):
                     title = f"Keep `{shortened(protecting)}` in Python, and choose by the rest with `torch.where`"
                 yield rewritten(site, branch.rewrite, title)
                 yield code_fix("Keep both branches in the graph with `torch.cond`")
 
 
+def _is_membership(test: ast.expr | None) -> bool:
+    return isinstance(test, ast.Compare) and any(isinstance(op, ast.In | ast.NotIn) for op in test.ops)
+
+
 def _without_value(statement: ast.stmt | None, condition: str) -> str | None:
     """What to do with an ``if`` of which a branch has no value that could be chosen; None if each has one."""
-    branches = [*statement.body, *statement.orelse] if isinstance(statement, ast.If) else ()
+    if not isinstance(statement, ast.If):
+        return None
+    branches = [*statement.body, *statement.orelse]
     for node in (node for branch in branches for node in ast.walk(branch)):
         match node:
             case ast.Break() | ast.Continue():
@@ -148,9 +167,15 @@ def _without_value(statement: ast.stmt | None, condition: str) -> str | None:
                 name, value = ast.unparse(target), "…"
                 if method in ("copy_", "fill_") and len(given) == 1:
                     value = ast.unparse(given[0])
-                written = f"{name}.copy_(torch.where({condition}, {value}, {name}))"
+                written = f"{name}.copy_(torch.where({_chosen_by(statement.test) or condition}, {value}, {name}))"
                 return f"Write in both cases, and choose what: `{shortened(written)}`"
-            case ast.Expr(value=ast.Call()) | ast.Return(value=None) | ast.Delete():
+            case (
+                ast.Expr(value=ast.Call())
+                | ast.Delete()
+                | ast.Return(value=None | ast.Constant(value=None))
+                | ast.Return(value=ast.Tuple(elts=[*_, ast.Constant(value=None)]))
+                | ast.Assign(value=ast.Constant(value=None))
+            ):
                 return f"Return what `{condition}` is computed from, and take the branch where the function is called"
     return None
 
@@ -185,16 +210,19 @@ def _branch(site: BreakSite) -> _Branch:
                 # What comes before the exception would be lost.
                 holds = _negated(test) if len(statement.body) == 1 else None
                 return _Branch("raise", test, _asserted(holds, _message(statement.body)))
-            return _Branch("if", test, _where_of_if(statement))
+            chosen = [_assigned(part) for part in (statement.body, statement.orelse)]
+            return _Branch("if", test, _where_of_if(statement), _are_numbers(pair and pair[1] for pair in chosen))
     for node in ast.walk(statement) if statement else ():
         if isinstance(node, ast.IfExp) and _is_answered_by_python(node.test):
             continue
         if isinstance(node, ast.IfExp) and (pointed is None or _holds(node.test, pointed) or _is(node, pointed)):
             where = _where(node.test, node.body, node.orelse)
-            return _Branch("ternary", node.test, where and spliced(site.statement, node, where))
+            numbers = _are_numbers((node.body, node.orelse))
+            return _Branch("ternary", node.test, where and spliced(site.statement, node, where), numbers)
         if isinstance(node, ast.comprehension):
             for test in node.ifs:
-                if pointed is None or _holds(test, pointed):
+                # Python 3.11 points to the call around a generator expression.
+                if pointed is None or _holds(test, pointed) or _holds(pointed, test):
                     return _Branch("filter", test)
         if isinstance(node, ast.BoolOp | ast.UnaryOp) and value is not None and _is(node, value):
             combined = _in_graph(node)
@@ -260,10 +288,19 @@ def _assigned(body: list[ast.stmt]) -> tuple[str, ast.expr] | None:
             return None
 
 
+def _are_numbers(values: Iterable[ast.expr | None]) -> bool:
+    return all(isinstance(value, ast.Constant) and type(value.value) in (int, float) for value in values)
+
+
+def _chosen_by(test: ast.expr) -> str | None:
+    """A test as a condition of ``torch.where``."""
+    negated = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    return _in_graph(test) or (_negated(negated) if negated is not None else None)
+
+
 def _where(test: ast.expr, yes: ast.expr, no: ast.expr) -> str | None:
-    condition = _in_graph(test)
-    is_number = [isinstance(value, ast.Constant) and type(value.value) in (int, float) for value in (yes, no)]
-    if condition is None or all(is_number) or not (_is_one(yes) and _is_one(no)):
+    condition = _chosen_by(test)
+    if condition is None or _are_numbers((yes, no)) or not (_is_one(yes) and _is_one(no)):
         return None
     return f"torch.where({condition}, {ast.unparse(yes)}, {ast.unparse(no)})"
 

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import ast
 
-from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix, setting, shortened
+from graphdoctor.rules.toolkit import SORT_IN_GRAPH, BreakRule, BreakSite, Fixes, code_fix, setting, shortened
 
-_CASTS = ("int", "float", "bool")
-_COMPARISONS = {"torch.equal": "(a == b).all()", "torch.allclose": "torch.isclose(a, b).all()"}
-"""Functions that return a Python bool, and tensor operations that compute the same."""
+_INSTEAD = {
+    **{name: f"Keep the tensor: drop `.{name}()`" for name in ("item", "tolist")},
+    **{name: f"Keep the tensor: drop the call of `{name}`" for name in ("float", "bool")},
+    "is_nonzero": "Compare in the graph: `t != 0`",
+    "int": "Keep the tensor, with `.long()` instead of `int`",
+    "equal": "Compare in the graph: `(a == b).all()`",
+    "allclose": "Compare in the graph: `torch.isclose(a, b).all()`",
+    "one_hot": "Pass `num_classes` to `one_hot`, as a number",
+}
+"""What to write in place of a call that reads a tensor."""
+_NO_TORCH = ("cbrt", "comb", "dist", "factorial", "fsum", "gamma", "isqrt", "modf", "perm", "sumprod", "ulp")
+_IN_TORCH = {**dict.fromkeys(_NO_TORCH), "fabs": "abs", "degrees": "rad2deg", "radians": "deg2rad"}
+"""Functions of ``math`` that torch has under another name, or not at all."""
 
 
 class ScalarRead(BreakRule):
@@ -62,10 +72,15 @@ class ScalarRead(BreakRule):
             title = "Keep the tensor and index it; only a list of integers can be captured"
             yield code_fix(title, "torch's hint for GB0109")
             return
-        yield code_fix(_keep(site))
-        # torch can capture item() and tolist() as dynamic numbers; `math.sqrt(t)` needs the value itself.
-        if _is_captured(site):
-            title = "Let torch capture the read as a dynamic number"
+        around = _around(site)
+        if "key" in around:
+            yield SORT_IN_GRAPH
+            return
+        yield code_fix(_keep(site, around))
+        # torch can capture item() and tolist() as dynamic numbers; `math.sqrt(t)` needs the value itself, as a branch
+        # and `range` do. A captured `bool` can take the wrong case of a `match` (torch 2.13).
+        if _is_captured(site) and site.called != "bool" and not around & {"if", "check", "while", "range"}:
+            title = f"Let torch capture the read as a dynamic number{', which indexes a tensor' * ('index' in around)}"
             yield setting("capture_scalar_outputs", title, "torch's hint for GB0124")
 
 
@@ -75,21 +90,50 @@ def _is_captured(site: BreakSite) -> bool:
     return (site.called or "").rpartition(".")[2] == "tolist"
 
 
-def _keep(site: BreakSite) -> str:
-    tree, name = site.node, site.called
-    if name in _COMPARISONS:
-        return f"Compare in the graph: `{_COMPARISONS[name]}`"
-    if name in _CASTS:
-        return f"Keep the tensor: drop the call of `{name}` and compute with it"
-    match tree:
-        case ast.Call(func=ast.Attribute(attr="item" | "tolist" as method)):
-            return f"Keep the tensor: drop `.{method}()` and compute with it"
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return f"Use `torch.logical_not({shortened(ast.unparse(operand))})` instead of `not`"
-        case ast.Subscript():
-            return "Index a tensor instead of the Python sequence"
-    if name is not None and name.startswith("math."):
-        return f"Use `torch.{name.removeprefix('math.')}` instead of `{name}`"
-    if name == "range":
+def _around(site: BreakSite) -> set[str]:
+    """What the statement does with the read: ``if``, ``check``, ``while``, ``range``, ``index`` or ``key``."""
+    found: set[str] = set()
+    for node in ast.walk(site.statement_node or ast.Module([], [])):
+        match node:
+            case ast.If(test=part, body=[*_, ast.Raise()]) | ast.Assert(test=part):
+                use = "check"
+            case ast.If(test=part) | ast.IfExp(test=part) | ast.Match(subject=part) | ast.comprehension(ifs=[part]):
+                use = "if"
+            case ast.While(test=part):
+                use = "while"
+            case ast.Call(func=ast.Name(id="range")) as part:
+                use = "range"
+            case ast.Subscript(slice=part) if not isinstance(part, ast.Slice):
+                use = "index"
+            case ast.keyword(arg="key", value=part):
+                use = "key"
+            case _:
+                continue
+        if site.node is not None and ast.dump(site.node) in map(ast.dump, ast.walk(part)):
+            found.add(use)
+    return found
+
+
+def _keep(site: BreakSite, around: set[str]) -> str:
+    name = site.called or ""
+    if "while" in around:
+        return "Write the loop with `torch.while_loop`, or give it a fixed number of steps"
+    if "range" in around or name == "range":
         return "Give the loop a fixed number of steps that doesn't depend on a tensor"
-    return "Keep the value in a tensor and use torch operations on it"
+    if "index" in around:
+        return "Keep a tensor instead of the Python container, and select from it with `torch.index_select`"
+    match site.node:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            instead = f"Use `torch.logical_not({shortened(ast.unparse(operand))})` instead of `not`"
+        case ast.Subscript():
+            return "Pass the index as a Python int, or select from a tensor of numbers with `torch.index_select`"
+        case ast.BinOp(left=ast.Constant(value=str())):
+            return "Return the tensor and make the text outside the compiled function"
+        case _:
+            of, _, last = name.rpartition(".")
+            instead = _INSTEAD.get(last, "Keep the value in a tensor and use torch operations on it")
+            if of == "math" and (known := _IN_TORCH.get(last, last)):
+                instead = f"Use `torch.{known}` instead of `{name}`"
+    only = ", if only tensor arithmetic uses it" if instead.startswith("Keep the tensor") else ""
+    choice = ", and choose by it with `torch.where`" if "if" in around else only
+    return instead + (", in an `assert` of one condition" if "check" in around else choice)

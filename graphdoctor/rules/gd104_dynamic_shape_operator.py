@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix, setting
 
 
@@ -55,6 +57,9 @@ class DynamicShapeOperator(BreakRule):
     def suggested(self, site: BreakSite) -> Fixes:
         if "one_hot" in site.gb_type:
             yield code_fix("Pass `num_classes` to `one_hot`", "torch's hint for GB0246", is_safe=True)
+            return
+        if isinstance(site.statement_node, ast.For):
+            yield code_fix("Compute for all elements with tensor operations: a loop over some needs their number")
             return
         if site.in_context(r"^aten\.(nonzero|masked_select|index)\b") is not None:
             yield code_fix("Keep the shape: choose values by a mask with `torch.where` instead of selecting elements")

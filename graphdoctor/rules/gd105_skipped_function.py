@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 from graphdoctor.rules.toolkit import (
@@ -9,6 +10,7 @@ from graphdoctor.rules.toolkit import (
     BreakRule,
     BreakSite,
     Fixes,
+    call_before,
     code_fix,
     guard_while_compiling,
     setting,
@@ -73,6 +75,8 @@ class SkippedFunction(BreakRule):
 
     def message(self, site: BreakSite) -> str:
         called, function = site.called, _function(site)
+        if _is_left_over(site):
+            return f"`{function}` is called outside the graph, because of another break on this line"
         if site.in_context(_OF_FILE):
             return f"`{called or function}` accesses a file, so torch can't put it in a graph"
         is_alike = called is None or function.rpartition(".")[2] in ("__init__", "__new__", called.rpartition(".")[2])
@@ -87,19 +91,37 @@ class SkippedFunction(BreakRule):
                 yield setting("dont_skip_tracing", f"Let torch trace `{_function(site)}` despite its skip list")
             return
         name = site.called or _function(site)
+        if _is_left_over(site):
+            yield code_fix("Fix the other break on this line first: it causes this one")
+            return
+        if site.called == "open":
+            yield code_fix("Read or write the file outside the compiled function")
+            return
+        if name.endswith("__iter__"):
+            yield code_fix(f"Loop over `{site.looped_over}` outside the compiled function")
+            return
         if "tqdm" in name:
             title = f"Loop over the argument of `{name}`, and keep the progress bar outside the compiled function"
             yield code_fix(title)
             return
         if site.bare_call is not None:
             yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
-            yield from guard_while_compiling(site)
+            # Later operations need what sets a state, such as a seed.
+            if re.search(r"(?:seed|\bset_\w+)\Z", name) is None:
+                yield from guard_while_compiling(site)
+        elif "time function" in site.gb_type or site.in_context(r"module: (time),"):
+            yield code_fix("Read the clock outside the compiled function, around its call")
         else:
-            yield code_fix(f"Call `{name}` before the compiled function and pass its result in")
+            yield call_before(site, name)
             if is_native and not _is_standard(site):
                 title = f"If `{name}` computes tensors, wrap it with `torch.library.custom_op` and `register_fake`"
                 yield code_fix(title, "PyTorch user guide: custom operators")
         yield OWN_FUNCTION
+
+
+def _is_left_over(site: BreakSite) -> bool:
+    """The bound method of a tensor, which torch keeps over a break in the method's arguments."""
+    return site.in_context(r"module: <unknown module>, qualname: (Tensor\.)") is not None
 
 
 def _is_standard(site: BreakSite) -> bool:

@@ -47,6 +47,11 @@ class DisabledFunction(BreakRule):
     gb_type = r".*torch\.compiler\.disable\(\)`d function"
     says = "`{site.named}` is under `torch.compiler.disable`, so it runs eagerly"
 
+    def matches(self, site: BreakSite) -> bool:
+        # Of a module, torch says so in its explanation only.
+        is_module = "wrapped with `torch.compiler.disable`" in (site.cause.explanation or "")
+        return is_module or super().matches(site)
+
     def suggested(self, site: BreakSite) -> Fixes:
         title = f"Remove `torch.compiler.disable` from `{site.called or 'the function'}` if torch can trace it now"
         yield code_fix(title, "torch's hint for GB0098")

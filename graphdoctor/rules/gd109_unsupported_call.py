@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.rules.toolkit import OWN_FUNCTION, BreakRule, BreakSite, Fixes, code_fix, shortened
+from graphdoctor.rules.toolkit import OWN_FUNCTION, BreakRule, BreakSite, Fixes, call_before, code_fix, shortened
 
 _FORMATTED = r"\Aexample_value type: str; op: call_function"
 """Of ``"%s" % y``."""
@@ -76,12 +76,12 @@ class UnsupportedCall(BreakRule):
     def suggested(self, site: BreakSite) -> Fixes:
         if "numpy function" in site.gb_type:
             yield code_fix(f"Replace `{site.named}` with torch operations")
-        elif site.bare_call is not None and not _needs_text(site):
-            yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
         elif _is_text(site) or _needs_text(site):
             yield code_fix("Return the tensor and make the text outside the compiled function")
+        elif site.bare_call is not None:
+            yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
         else:
-            yield code_fix(f"Call `{site.named}` before the compiled function and pass its result in")
+            yield call_before(site, site.named)
         yield OWN_FUNCTION
 
 

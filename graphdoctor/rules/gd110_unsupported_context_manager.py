@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, setting, shortened
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, code_fix, setting, shortened
 
 _OF_GENERATOR = "attempted to trace contextlib.contextmanager"
 _MAKING = (
@@ -71,21 +71,34 @@ class UnsupportedContextManager(BreakRule):
 
     def matches(self, site: BreakSite) -> bool:
         is_with = isinstance(site.statement_node, ast.With | ast.AsyncWith)
-        return super().matches(site) or (is_with and site.gb_type.startswith(_MAKING))
+        is_entered = site.in_context(r"qualname: [\w.]+\.(__enter__)\b") is not None
+        return super().matches(site) or is_entered or (is_with and site.gb_type.startswith(_MAKING))
 
     def message(self, site: BreakSite) -> str:
         kind, entered = site.in_context(r"UserDefinedObjectVariable\((\w+)\)"), _managers(site)
         named = f", a `{kind}`" if kind and kind not in entered else ""
+        if not isinstance(site.statement_node, ast.With | ast.AsyncWith):
+            return f"torch can't enter {f'a `{kind}`' if kind else 'a context manager'} in `{site.named}`"
         return f"torch can't enter the context manager `{entered}`{named}"
 
     def suggested(self, site: BreakSite) -> Fixes:
         if site.cause.torch_id == "GB0263" or site.gb_type.startswith("attempted to trace contextlib"):
             yield setting("enable_trace_contextlib", "Let torch trace `@contextmanager` functions")
         statement = site.statement_node
-        items = statement.items if isinstance(statement, ast.With | ast.AsyncWith) else ()
+        if not isinstance(statement, ast.With | ast.AsyncWith):
+            is_stack = site.named.endswith("enter_context")
+            title = (
+                "Enter it with a `with` of its own"
+                if is_stack
+                else f"Call `{site.named}` outside the compiled function"
+            )
+            yield code_fix(title)
+            return
+        items = statement.items
         # A name alone can be a local variable, which nobody can enter outside.
         made = ", and make it there if the function makes it" if _has_names(items) else ""
-        yield call_fix(f"Enter `{_managers(site)}` around the call to the compiled function{made}")
+        used = ", and pass in what it gives" if any(item.optional_vars for item in items) else ""
+        yield call_fix(f"Enter `{_managers(site)}` around the call to the compiled function{made}{used}")
 
 
 def _has_names(items: Iterable[ast.withitem]) -> bool:

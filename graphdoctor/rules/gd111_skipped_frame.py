@@ -127,23 +127,31 @@ def _out_of(entry: StackEntry, block: Enclosing, site: BreakSite, view: Recordin
         # A function that is called is compiled by itself already.
         is_alone = is_called and context.statement_line == block.line + 1 and _IS_CALL.match(context.statement)
         if not is_alone:
-            yield code_fix(f"Move the body of the `{block.kind}` on line {block.line} into a function", is_safe=True)
+            body = f"the body of the `{block.kind}` on line {block.line}"
+            yield code_fix(f"Move {body} into a function, so that torch compiles that", is_safe=True)
         return
     line = f"the call `{shortened(entry.text)}`" if is_called and entry.text else "this line"
     # torch resumes inside its own context managers, such as no_grad().
-    alike = [each for each in context.enclosing if each.kind == block.kind and not _OF_TORCH.match(each.text)]
-    lines = sorted(each.line for each in alike or (block,))
-    plural = (
-        f"{block.kind}` blocks on lines {' and '.join(map(str, lines))}"
-        if len(lines) > 1
-        else f"{block.kind}` on line {lines[0]}"
+    kinds = (block.kind, *_LOOPS)
+    around = [each for each in context.enclosing if each.kind in kinds and not _OF_TORCH.match(each.text)] or [block]
+    if any(_gives(each, context.statement) for each in around):
+        return
+    places = " and ".join(
+        f"the `{each.kind}` on line {each.line}" for each in sorted(around, key=lambda each: each.line)
     )
-    yield code_fix(f"Move {line} out of the `{plural}")
+    yield code_fix(f"Move {line} out of {places}")
+
+
+def _gives(block: Enclosing, statement: str) -> bool:
+    """Whether a statement uses what a ``with`` or a loop around it assigns."""
+    given = re.findall(r"\bas (\w+)", block.text) or re.findall(r"^for (\w+) in", block.text)
+    return any(re.search(rf"\b{name}\b", statement) for name in given)
 
 
 def _fixes(site: BreakSite, where: _Where | None, view: RecordingView) -> Fixes:
     """What helps, unless only the fix of the break does, which has its own finding, as torch's own code has."""
-    if site.mechanism is not None or (site.is_own_code and where is None):
+    is_raised = site.cause.torch_id == "GB0088"
+    if site.mechanism is not None or is_raised or (site.is_own_code and where is None):
         return
     if where is not None and site.is_own_code:
         yield from _out_of(*where, site, view)

@@ -48,9 +48,9 @@ class BackwardOrOptimizer(BreakRule):
     """
 
     torch_ids = ("GB0123", "GB9186")
-    context = r"qualname: (?:Optimizer|LRScheduler)\."
+    context = r"qualname: (?:Optimizer|LRScheduler|GradScaler)\."
     inside = "/torch/optim/"
-    says = "torch doesn't put `{site.named}` in a graph, so the training step is compiled in parts"
+    says = "torch doesn't put `{site.named}` in a graph, so the code around it is compiled in parts"
 
     def suggested(self, site: BreakSite) -> Fixes:
         name, is_traceable = site.called or "", site.cause.torch_id in self.torch_ids
@@ -62,6 +62,7 @@ class BackwardOrOptimizer(BreakRule):
             yield setting("trace_autograd_ops", "Let torch trace the backward pass", "torch's hint")
         # The parts of a step can be faster than its forward pass alone: it isn't known before it is measured.
         yield code_fix("Compile only the forward pass and the loss, and call this outside, if that measures faster")
-        if not is_traceable and name.endswith("step") and not site.in_context(r"qualname: (LRScheduler)\."):
+        is_optimizer = not (site.in_context(r"qualname: (LRScheduler|GradScaler)\.") or site.entry not in site.stack)
+        if not is_traceable and name.endswith("step") and is_optimizer:
             title = f"Compile the optimizer's step on its own: give `{name}` to `torch.compile`"
             yield code_fix(title, "PyTorch tutorial: compiling the optimizer")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix, shortened
 
 
@@ -44,14 +46,16 @@ class RaisedException(BreakRule, severity="error"):
 
     torch_ids = ("GB0088",)
     gb_type = "Observed exception$"
+    context = "attempted to jump with ConstantVariable"
 
     def message(self, site: BreakSite) -> str:
         raised = site.in_context(r"raised exception (.+)")
-        what = f"`{shortened(raised)}`" if raised else "an exception"
-        return f"while tracing, `{site.shown}` raises {what}"
+        if isinstance(site.statement_node, ast.Assert):
+            return f"while tracing, the assertion `{site.shown}` fails"
+        return f"while tracing, `{site.shown}` raises {f'`{shortened(raised)}`' if raised else 'an exception'}"
 
     def suggested(self, site: BreakSite) -> Fixes:
         title = "Check whether it works without torch.compile; if it does, move it out of the compiled function"
-        if "raise" in site.statement:
+        if "raise" in site.statement or isinstance(site.statement_node, ast.Assert):
             title = "Check before calling the compiled function, or in the graph with `torch._check`"
         yield code_fix(title, "torch's hints for GB0088")

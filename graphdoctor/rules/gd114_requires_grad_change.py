@@ -51,4 +51,5 @@ class RequiresGradChange(BreakRule):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if site.is_own_code:
-            yield call_fix("Set it before calling the compiled function", "torch's hint")
+            title = "Set it outside the compiled function: before the call, or on what it returns"
+            yield call_fix(title, "torch's hint")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import BreakRule, code_fix, setting
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix, setting
 
 
 class ParameterConstructor(BreakRule):
@@ -44,9 +44,10 @@ class ParameterConstructor(BreakRule):
     torch_ids = ("GB0264",)
     gb_type = r".*torch\.nn\.Parameter\(\)` constructor"
     says = "a parameter is constructed inside the compiled function"
-    remedies = (
-        code_fix("Construct it once, outside the compiled function", "torch's hint"),
-        setting(
-            "graph_break_on_nn_param_ctor", "Let torch trace the constructor", "torch's hint for GB0264", value=False
-        ),
-    )
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        yield code_fix("Construct it once, outside the compiled function", "torch's hint")
+        # torch can't keep a parameter of a module that is constructed inside.
+        if not any(entry.function == "__init__" for entry in site.stack):
+            title, name = "Let torch trace the constructor", "graph_break_on_nn_param_ctor"
+            yield setting(name, title, "torch's hint for GB0264", value=False)

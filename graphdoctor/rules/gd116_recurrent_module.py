@@ -54,7 +54,13 @@ class RecurrentModule(BreakRule):
 
     torch_ids = ("GB0014",)
     topic = "recurrent_module"
-    remedies = (setting("allow_rnn", "Let torch trace recurrent modules", "torch's hint for GB0014"),)
+    remedies = (
+        setting(
+            "allow_rnn",
+            "Let torch trace recurrent modules, if none is given a packed sequence",
+            "torch's hint for GB0014",
+        ),
+    )
 
     def message(self, site: BreakSite) -> str:
         name = site.in_context(r"^(\w+)\(") or site.called or site.text

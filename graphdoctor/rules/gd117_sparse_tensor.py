@@ -45,5 +45,5 @@ class SparseTensor(BreakRule):
     torch_ids = ("GB0015", "GB0277")
     gb_type = ".*sparse Tensor"
     context = r"qualname: [\w.]*\bsparse_\w+_tensor\b"
-    says = "`{site.shown}` is a sparse tensor, which torch can't trace"
+    says = "`{site.shown}` uses a sparse tensor, which torch can't trace"
     remedies = (call_fix("Keep sparse tensors outside the compiled function", "torch's hint"),)

@@ -45,6 +45,7 @@ class InferenceModeCheck(BreakRule):
 
     torch_ids = ("GB0045", "GB0046")
     gb_type = ".*is_inference"
+    context = "method is_inference of"
     says = "`{site.shown}` checks for inference mode, which torch can't trace"
     remedies = (
         call_fix(

@@ -83,16 +83,21 @@ class DynamicValueGuard(BreakRule):
             is_only = opposite is not None and len(statement.body) == 1 and not statement.orelse
             yield rewritten(site, f"torch._check({opposite})" if is_only else None, title)
             return
-        if condition is None:
+        # `not` of a captured bool needs its value, in a check too.
+        if condition is None or isinstance(condition, ast.UnaryOp):
             title = "Compute the number before calling the compiled function, or use a tensor instead"
             yield code_fix(title)
             return
         test = ast.unparse(condition)
-        title = f"If `{shortened(test)}` always holds, tell torch first, with `torch._check`"
-        yield rewritten(site, f"torch._check({test})", title, where="before")
+        # An empty selection is what a program excludes.
+        opposite = _opposite(condition) if test.endswith(" == 0") else None
+        title = (
+            f"If `{shortened(test)}` {'never' if opposite else 'always'} holds, tell torch first, with `torch._check`"
+        )
+        yield rewritten(site, f"torch._check({opposite or test})", title, where="before")
         yield code_fix(
             "If one branch is right for every value, choose it with `guard_or_false` of "
-            "`torch.fx.experimental.symbolic_shapes`",
+            "`torch.fx.experimental.symbolic_shapes`"
         )
 
 

@@ -62,13 +62,18 @@ class GradientHook(BreakRule):
         "Module-level backwards hooks|Compilation of intermediate hooks|Storing Tensor hook handle"
         "|register_hook with stride-dependent code"
     )
+    context = r"\ARemovableHandleVariable"
 
     def message(self, site: BreakSite) -> str:
+        if "RemovableHandle" in site.torch_context:
+            return "the compiled function keeps the handle of a gradient's hook, which torch can't reconstruct"
         is_module = "Module-level" in site.gb_type
         return f"`{site.named}` {'is a module with a backward hook' if is_module else 'uses a hook on a gradient'}"
 
     def suggested(self, site: BreakSite) -> Fixes:
         if "compiled autograd" in site.gb_type:
             yield setting("compiled_autograd", "Compile the backward pass with its hooks", "torch's hint for GB0083")
+        elif "RemovableHandle" in site.torch_context:
+            yield code_fix("Keep no handle of the hook, or register the hook outside the compiled function")
         else:
             yield code_fix("Write the change of the gradient as a `torch.autograd.Function`")

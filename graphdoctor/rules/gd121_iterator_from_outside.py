@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.rules.toolkit import BreakRule, BreakSite, code_fix
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix
 
 _ITERATOR = re.compile(r"iterator|generator|enumerate|zip|map|filter", re.IGNORECASE)
 
@@ -52,8 +52,13 @@ class IteratorFromOutside(BreakRule):
     gb_type = r"missing tp_iter|Missing tp_iternext|Unsupported next\(\) call|Unimplemented next\(\) call"
     context = "name=__(?:iter|next)__"
     says = "`{site.looped_over}` iterates over an iterator that was created outside the compiled function"
-    remedies = (code_fix("Pass a list or a tuple, or create the iterator inside the compiled function"),)
 
     def matches(self, site: BreakSite) -> bool:
         is_sourceless = site.gb_type.startswith("Unexpected type in sourceless builder")
         return (is_sourceless and _ITERATOR.search(site.torch_context) is not None) or super().matches(site)
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        if site.called == "next":
+            yield code_fix(f"Call `{site.shown}` before the compiled function, and pass the value in")
+        else:
+            yield code_fix("Pass a list or a tuple, or create the iterator inside the compiled function")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import BreakRule, code_fix
+import ast
+
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix
 
 
 class SetOfTensors(BreakRule):
@@ -47,4 +49,8 @@ class SetOfTensors(BreakRule):
     torch_ids = ("GB0222",)
     gb_type = "Attempted to wrap a set with tensors"
     says = "`{site.looped_over}` uses a set of tensors, which has no fixed order"
-    remedies = (code_fix("Keep the tensors in a list, or as the keys of a dictionary", "torch's hint for GB0222"),)
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        # A list compares the tensors' values.
+        either = "" if isinstance(site.node, ast.Compare) else "in a list, or "
+        yield code_fix(f"Keep the tensors {either}as the keys of a dictionary", "torch's hint for GB0222")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import BreakRule, code_fix
+from graphdoctor.rules.toolkit import SORT_IN_GRAPH, BreakRule
 
 
 class SortByTensor(BreakRule):
@@ -43,10 +43,6 @@ class SortByTensor(BreakRule):
 
     torch_ids = ("GB0207", "GB5687")
     gb_type = "(?:sort|min/max) with non-constant key"
-    says = "`{site.shown}` compares tensors' values in Python to sort"
-    remedies = (
-        code_fix(
-            "Sort in the graph: `torch.stack` the tensors, then `sort` them, or `argsort` for the order",
-            "torch's hint for GB0207",
-        ),
-    )
+    context = r"_call_min_max .*'key'"
+    says = "`{site.shown}` compares tensors' values in Python"
+    remedies = (SORT_IN_GRAPH,)

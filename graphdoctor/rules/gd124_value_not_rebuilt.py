@@ -52,11 +52,14 @@ class ValueNotRebuilt(BreakRule):
 
     torch_ids = ("GB0092", "GB0093", "GB1297", "GB2533", "GB8335")
     gb_type = "Reconstruction failure|Generator reconstruction with mutations|reconstructing @contextmanager object"
-    says = "a break in `{site.named}` leaves a value that torch can't reconstruct"
+
+    def message(self, site: BreakSite) -> str:
+        where = f" in `{site.called}`" if site.called else ""
+        return f"a break{where} leaves a value that torch can't reconstruct"
 
     def suggested(self, site: BreakSite) -> Fixes:
         if (site.called or "").endswith("graph_break"):
             title = f"Remove the call to `{site.called}`, or make the value after it"
         else:
-            title = f"Fix the break inside `{site.named}` first: it causes this one"
+            title = f"Fix the break{f' inside `{site.called}`' if site.called else ''} first: it causes this one"
         yield code_fix(title, "torch's message for GB0092")

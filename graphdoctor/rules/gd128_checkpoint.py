@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix
 
-_SIDE_EFFECT = "Unsafe side effect"
+_SIDE_EFFECT = "side effect"
 
 
 class Checkpoint(BreakRule):
@@ -58,9 +58,12 @@ class Checkpoint(BreakRule):
 
     mechanism = "checkpoint"
 
+    def matches(self, site: BreakSite) -> bool:
+        return super().matches(site) or (site.cause.torch_id == "GB4413" and "checkpoint" in site.named)
+
     def message(self, site: BreakSite) -> str:
         if _SIDE_EFFECT in site.gb_type:
-            return "this line changes something outside the function that is checkpointed"
+            return "what is checkpointed changes something outside it here"
         return f"torch can't put what `{site.called or 'checkpoint'}` checkpoints in the graph"
 
     def suggested(self, site: BreakSite) -> Fixes:

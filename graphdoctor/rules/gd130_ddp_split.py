@@ -15,10 +15,7 @@ from graphdoctor.rules.toolkit import (
 )
 
 _ONE_GRAPH = setting(
-    "optimize_ddp",
-    "Compile it in one graph, if reducing gradients takes little time",
-    value=False,
-    is_safe=True,
+    "optimize_ddp", "Compile it in one graph, if reducing gradients takes little time", value=False, is_safe=True
 )
 
 

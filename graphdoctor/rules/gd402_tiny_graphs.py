@@ -16,8 +16,7 @@ from graphdoctor.rules.toolkit import (
 
 _MIN_SHARE = 0.5
 _LARGER = code_fix(
-    "Do more in one call: use a larger batch, or compile a function that does more",
-    "PyTorch user guide: torch.compile",
+    "Do more in one call: use a larger batch, or compile a function that does more", "PyTorch user guide: torch.compile"
 )
 _GRAPHS = compile_argument(
     'mode="reduce-overhead"',

@@ -153,7 +153,7 @@ def _fixes(bypass: CacheBypass) -> Fixes:
         yield code_fix(
             f"Unsafe: name `{bypass.subject or 'the function'}` in "
             "`torch._inductor.config.unsafe_marked_cacheable_functions`, with a value that you change whenever the "
-            "function changes",
+            "function changes"
         )
     elif bypass.kind == "autograd_function":
         name = "torch._functorch.config.autograd_cache_allow_custom_autograd_functions"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from graphdoctor.facts.stack import innermost
-from graphdoctor.rules.toolkit import KEEP_OUT, Matches, RecordingRule, RecordingView, RuleMatch, call_fix
+from graphdoctor.rules.toolkit import KEEP_OUT, Matches, RecordingRule, RecordingView, RuleMatch, call_fix, code_fix
 
 _FIXES = (
     KEEP_OUT,
     call_fix("Report it to PyTorch with what graphdoctor bundle writes", "PyTorch troubleshooting guide", is_safe=True),
 )
-
-
+_ON_DATA = (code_fix("Tell torch first what holds of the number, with `torch._check`"), KEEP_OUT)
 _OTHERS = frozenset(
     {
         *("Unsupported", "UserError", "TorchRuntimeError", "BackendCompilerFailed", "InvalidBackend", "SkipFrame"),
@@ -87,5 +86,5 @@ class CompilerError(RecordingRule, severity="error"):
                 of=(compile_,),
                 torch_reason=failure.message or None,
                 user_stack=failure.stack,
-                fixes=_FIXES,
+                fixes=_ON_DATA if failure.type == "GuardOnDataDependentSymNode" else _FIXES,
             )

@@ -94,7 +94,5 @@ _FIXES = (
         "torch._dynamo.mark_static_address",
         "torch/_dynamo/decorators.py, 2.13",
     ),
-    code_fix(
-        "Let what makes the inputs be part of the compiled function, so that they never leave the CUDA graph",
-    ),
+    code_fix("Let what makes the inputs be part of the compiled function, so that they never leave the CUDA graph"),
 )

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphdoctor.facts.profiled import InductorOperation, Profiled
-from graphdoctor.rules.diagnosis.kernel_times import (
-    CLEAR,
-    TimedKernel,
-    at_lines,
-    call_us,
-    mostly,
-    timed_kernels,
-)
+from graphdoctor.rules.diagnosis.kernel_times import CLEAR, TimedKernel, at_lines, call_us, mostly, timed_kernels
 from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix, counted, percent
 
 _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default"})

@@ -452,11 +452,14 @@ def test_a_line_is_moved_out_of_all_that_keeps_torch_from_resuming() -> None:
     grad = Enclosing(kind="with", line=13, text="with torch.no_grad():")
     tried, loop = Enclosing(kind="try", line=15, text="try:"), Enclosing(kind="for", line=15, text="for i in (1, 2):")
     assert skipped_in(inner, grad, types=under) == ["Move this line out of the `with` on line 14"]
-    assert skipped_in(inner, grad, outer, types=under) == ["Move this line out of the `with` blocks on lines 12 and 14"]
+    both = "Move this line out of the `with` on line 12 and the `with` on line 14"
+    assert skipped_in(inner, grad, outer, types=under) == [both]
     assert skipped_in(tried) == ["Move this line out of the `try` on line 15"]
     assert skipped_in(tried, is_called=True) == ["Move the call `y = inner(y)` out of the `try` on line 15"]
     loops = ("graph break in loop",)
-    assert skipped_in(loop, types=loops) == ["Move the body of the `for` on line 15 into a function"]
+    assert skipped_in(loop, types=loops) == [
+        "Move the body of the `for` on line 15 into a function, so that torch compiles that"
+    ]
     # The body is a call already.
     assert skipped_in(loop, types=loops, is_called=True) == []
 

@@ -303,7 +303,7 @@ def test_a_choice_that_torch_points_to_is_named_by_its_condition() -> None:
     site = named("d elif", statement=f"y = {choice}", line=f"y = {choice}", pointed=choice)
     assert (
         rule_of(site).fixes(site)[0].title
-        == "Replace the choice by `m[0]` with `torch.where` on the values of both branches"
+        == "Replace the choice by `m[0]` with `torch.where` on the values of both branches, if these have one shape"
     )
 
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 
-from graphdoctor.facts.comparison import (
-    Aspect,
-    Change,
-    DiagnosisComparison,
-    Match,
-    Mismatch,
-    SameFinding,
-    Side,
-)
+from graphdoctor.facts.comparison import Aspect, Change, DiagnosisComparison, Match, Mismatch, SameFinding, Side
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recording import CompileCall

@@ -8,11 +8,7 @@ from collections.abc import Iterator, Sequence
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange, distinct_values
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.rules.diagnosis.recompiles import (
-    RecompileGroup,
-    hidden_change_count,
-    recompile_groups,
-)
+from graphdoctor.rules.diagnosis.recompiles import RecompileGroup, hidden_change_count, recompile_groups
 from graphdoctor.rules.diagnosis.rule import (
     BreakRule,
     BreakSite,

@@ -195,9 +195,15 @@ class BreakSite:
     def bare_call(self) -> ast.Call | None:
         """The call, if the statement is a call whose result isn't used, so that no other line needs it."""
         match self.statement_node:
-            case ast.Expr(value=ast.Call() as call):
+            # A call in a lambda is made by whoever calls that.
+            case ast.Expr(value=ast.Call() as call) if not (self.is_pointed and self._is_in_lambda(call)):
                 return call
         return None
+
+    def _is_in_lambda(self, tree: ast.expr) -> bool:
+        pointed = self.node and ast.dump(self.node)
+        lambdas = (node for node in ast.walk(tree) if isinstance(node, ast.Lambda))
+        return any(ast.dump(part) == pointed for each in lambdas for part in ast.walk(each.body))
 
     @property
     def looped_over(self) -> str:

@@ -119,11 +119,7 @@ def left_eager(record: BreakRecord, frame: Frame, view: RecordingView) -> tuple[
     )
 
 
-def _effects(
-    records: Iterable[BreakRecord],
-    view: RecordingView,
-    order: Callable[[str], int],
-) -> Effects:
+def _effects(records: Iterable[BreakRecord], view: RecordingView, order: Callable[[str], int]) -> Effects:
     broken: set[str] = set()
     skipped: dict[str, None] = {}
     rest_eager: dict[str, None] = {}

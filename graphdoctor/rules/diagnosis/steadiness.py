@@ -42,10 +42,7 @@ def _of_script(watch: CallWatch) -> Steadiness:
         has_compiled_on = found.is_settled is False and found.compiling_calls >= _COMPILING_CALLS
         if has_compiled_on and found.not_covered != "raised":
             return Steadiness(
-                state="compiling",
-                compiles_per_call=(),
-                function=found.compiled,
-                compiling_calls=found.compiling_calls,
+                state="compiling", compiles_per_call=(), function=found.compiled, compiling_calls=found.compiling_calls
             )
     has_settled = bool(watch.own) and all(found.is_settled for found in watch.own)
     return Steadiness(state="settled" if has_settled else None, compiles_per_call=())

@@ -175,6 +175,15 @@ def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fi
     return (rewritten(site, guarded, title, otherwise=otherwise, is_safe=is_safe),)
 
 
+def call_before(site: BreakSite, name: str) -> Fix:
+    """A call that the caller makes, unless it needs what the function computes."""
+    tree = site.node
+    given = [*tree.args, *(each.value for each in tree.keywords)] if isinstance(tree, ast.Call) else []
+    is_known = all(isinstance(each, ast.Constant) for each in given)
+    known = "" if is_known else ", if its arguments are known there"
+    return code_fix(f"Call `{name}` before the compiled function and pass its result in{known}")
+
+
 WITHIN_CALL = code_fix("Fix the graph breaks first: the value changes within one call, as a loop's counter does")
 OWN_FUNCTION = code_fix(
     "If the call must stay, move it into a small function under `@torch.compiler.disable`, called outside loops, `try` "
@@ -186,6 +195,10 @@ KEEP_OUT = code_fix(
     "Keep the line out of the compiled function, in a function under `torch.compiler.disable`, whose call breaks the "
     "graph",
     "torch/_dynamo/convert_frame.py, 2.13",
+)
+SORT_IN_GRAPH = code_fix(
+    "Sort in the graph: `torch.stack` the keys, then `sort`, or `argsort` or `argmax` with `torch.index_select`",
+    "torch's hint for GB0207",
 )
 INSIDE_DDP = call_fix(
     "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`",
