@@ -124,10 +124,7 @@ def _match(
         hidden_change_count=hidden_change_count(earlier),
         reasons=limit.failure.chain if limit.failure else (),
         user_stack=versions[0].stack if versions else (),
-        fixes=(
-            call_fix(_advice(earlier, what_if)),
-            setting(name, raised, value=RAISED[name], is_safe=True),
-        ),
+        fixes=(call_fix(_advice(earlier, what_if)), setting(name, raised, value=RAISED[name], is_safe=True)),
     )
 
 

@@ -87,5 +87,11 @@ def _is_computed_with(change: GuardChange) -> bool:
     computed = {
         ast.unparse(side) for node in ast.walk(tree) if isinstance(node, ast.BinOp) for side in (node.left, node.right)
     }
-    indexes = (node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript))
-    return wanted in computed and not any(wanted in ast.unparse(index) for index in indexes)
+    return wanted in computed and not is_index(change)
+
+
+def is_index(change: GuardChange) -> bool:
+    """Whether the line that guards on the number selects an item by it, which torch compiles for that item."""
+    tree = parsed(((change.guard_location and change.guard_location.text) or "").strip())
+    indexes = (node.slice for node in ast.walk(tree or ast.Module([], [])) if isinstance(node, ast.Subscript))
+    return any(change.expression in ast.unparse(index) for index in indexes)

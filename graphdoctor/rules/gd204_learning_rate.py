@@ -65,4 +65,6 @@ class LearningRate(RecompileRule):
         key = re.search(r"\['(\w+)'\]$", group.first.expression)
         name = key[1] if key else "lr"
         value = f": `{name}=torch.tensor({group.first.old})`" if group.first.old else ""
-        return (code_fix(f"Create the optimizer with `{name}` as a tensor{value}", is_safe=True),)
+        return (
+            code_fix(f"Create the optimizer with `{name}` as a tensor{value}, and change that in place", is_safe=True),
+        )

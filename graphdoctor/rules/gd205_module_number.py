@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, quoted, setting
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.rules.gd203_number_argument import is_index
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, quoted, setting
 
 
 class ModuleNumber(RecompileRule):
@@ -64,21 +66,20 @@ class ModuleNumber(RecompileRule):
     kinds = ("module_number",)
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        return module_number_fixes(group.first.expression, start=group.first.old or "0")
+        return module_number_fixes(group.first)
 
 
-def module_number_fixes(expression: str, *, start: str) -> Fixes:
-    """The fixes for a number on a module.
-
-    Args:
-        expression: The number, such as ``self.step``.
-        start: Its first value, as Python prints it.
-    """
+def module_number_fixes(change: GuardChange) -> Fixes:
+    """The fixes for a number on a module, such as ``self.step``."""
+    name = quoted(change.expression)
+    if is_index(change):
+        title = f"Call it once with each value of {name} during warm-up: torch compiles an index for its value"
+        return (call_fix(title, is_safe=True),)
     buffer = code_fix(
-        f"Keep {quoted(expression)} in a buffer: register it with `register_buffer` where it is first set, and update "
-        "it in place",
+        f"Keep {name} in a buffer, if only tensor arithmetic uses it: register it with `register_buffer` where it is "
+        "first set, and update it in place"
     )
-    if "." in start:
+    if "." in (change.old or ""):
         return (buffer,)
     title = "Let torch make the module's int dynamic"
     return (setting("allow_unspec_int_on_nn_module", title, "torch's hint", is_safe=True), buffer)

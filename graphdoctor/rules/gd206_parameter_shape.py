@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, setting
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, setting, sources_setting
 
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
 
@@ -42,16 +42,17 @@ class ParameterShape(RecompileRule):
     Dynamic sizes keep results the same. Code for any size can be slower than code for one size.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`force_parameter_static_shapes`,
-    `force_nn_module_property_static_shapes`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`force_parameter_static_shapes`);
+    `torch/compiler/config.py`, 2.13 (`dynamic_sources`).
     """
 
     def matches(self, change: GuardChange) -> bool:
         return change.kind == "size" and (change.is_parameter or _OF_MODULE.search(change.source or "") is not None)
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        name = "force_parameter_static_shapes" if group.first.is_parameter else "force_nn_module_property_static_shapes"
-        return (
-            setting(name, "Let torch make these sizes dynamic", value=False, is_safe=True),
-            code_fix("Keep the size fixed, and use a part of the tensor"),
-        )
+        title = "Let torch make these sizes dynamic"
+        dynamic = setting("force_parameter_static_shapes", title, value=False, is_safe=True)
+        if not group.first.is_parameter:
+            source = re.sub(r"\.size\(\)\[\d+\]\Z", "", group.first.source or "")
+            dynamic = sources_setting("dynamic_sources", [source], title)
+        return (dynamic, code_fix("Keep the size fixed, and use a part of the tensor"))

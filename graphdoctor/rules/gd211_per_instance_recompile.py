@@ -143,7 +143,6 @@ def _match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
 
 _INLINE = code_fix("Fix the graph break in the caller: torch then traces all instances into the caller's graph")
 _WHOLE = code_fix(
-    "Compile the whole module, not each of its blocks: torch then traces all instances into one graph",
-    is_safe=True,
+    "Compile the whole module, not each of its blocks: torch then traces all instances into one graph", is_safe=True
 )
 _BUFFERS = code_fix("Keep what differs between the instances in buffers")

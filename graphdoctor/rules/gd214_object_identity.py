@@ -6,6 +6,9 @@ import re
 
 from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, quoted, without_middle
 
+_NAMED = re.compile(r"`?[\w.]+`? `?[\w.]+`?")
+"""Two objects with names of their own, such as functions and members of an enumeration."""
+
 
 class ObjectIdentity(RecompileRule):
     """A function, module or other object that is a different one in some calls.
@@ -61,6 +64,8 @@ class ObjectIdentity(RecompileRule):
         title = f"Create {quoted(change.expression)} once, outside the loop that makes the calls{where}"
         if change.kind == "entry_gone":
             title = "Keep the object alive as long as the compiled function"
+        elif change.old != change.new and _NAMED.fullmatch(f"{change.old} {change.new}"):
+            title = f"Call it once with each value of {quoted(change.expression)} during warm-up"
         elif change.kind == "backend":
             title = "Pass the same backend callable to each torch.compile"
         return (code_fix(title),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.recompiles import ChangeKind
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, quoted
 
 _TITLES: dict[ChangeKind, str] = {
     "keys": "Pass the same keys, in the same order, in each call",
@@ -60,4 +60,7 @@ class StructureChange(RecompileRule):
         return f"{change.expression} became {change.new or 'the same tensor'}" if is_alias else group.changed
 
     def fixes(self, group: RecompileGroup) -> Fixes:
+        name = quoted(group.first.expression)
+        if group.first.kind in ("keys", "length", "type") and group.passed(group.first) is None:
+            return (call_fix(f"Keep {name} the same from call to call, or compile one function for each"),)
         return (call_fix(_TITLES[group.first.kind]),)

@@ -68,12 +68,11 @@ class NeverSettles(RecordingRule, severity="error"):
         end = ""
         if steadiness.compiles_to_limit is not None:
             end = f", and it runs eagerly after {counted(steadiness.compiles_to_limit, 'compile')}"
-        numbers = (change for change in changes if change.kind == "module_number")
         yield RuleMatch(
             entry=frame.entry,
             message=f"`{frame.described}` recompiles in every call, even with the same arguments{why}{end}",
             count=sum(found.frame_id == frame.frame_id for found in settling.recompiles),
             changes=changes,
             # Values that aren't a number on a module have no fix of their own here.
-            fixes=(fix for one in numbers for fix in module_number_fixes(one.expression, start=one.old or "0")),
+            fixes=(fix for one in changes if one.kind == "module_number" for fix in module_number_fixes(one)),
         )

@@ -18,6 +18,7 @@ from graphdoctor.facts.diagnosis import Effects, Finding, fails
 from graphdoctor.facts.lint import LintReport, UnreadableFile
 from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.reading import read_fact
+from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import BreakReason, BreakRecord, Enclosing, Recording, SourceContext
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.facts.wording import counted
@@ -57,7 +58,7 @@ def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines:
     else:
         function = site.region.scope.qualname
         message = f"`{spot.subject}` changes in every call, and `{function}` recompiles for each value"
-        fixes = module_number_fixes(spot.subject, start="0")
+        fixes = module_number_fixes(GuardChange(kind="module_number", expression=spot.subject))
     return Finding(
         code=rule.code,
         rule=rule.name,
