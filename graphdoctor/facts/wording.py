@@ -55,9 +55,7 @@ def percent(share: float) -> str:
     """A share from 0 to 1 in whole percent, but never 0% or 100% for what is neither."""
     if 0 < share < 0.01:
         return "<1%"
-    if 0.99 < share < 1:
-        return ">99%"
-    return f"{share:.0%}"
+    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
 def percent_of_limit(share: float, limit: float) -> str:

@@ -242,6 +242,9 @@ class Assembler:
                 cause = cause.replace(caller=() if compile_.stack else self._named(compile_.caller))
             if (root := self._intake.roots.get(compile_.frame_id)) is not None:
                 cause = cause.replace(changes=tuple(_of_root(cause.changes, root)))
+            elif (wrapped := self._intake.wrapped(compile_.frame_id)) is not None:
+                named = (change.replace(expression=wrapped.named(change.expression)) for change in cause.changes)
+                cause = cause.replace(changes=tuple(named))
             return with_carried(cause, self._carried(compile_))
         except (ValueError, TypeError, LookupError, AttributeError):
             self._unreadable["graphdoctor_recompile"] += 1
@@ -289,7 +292,7 @@ class Assembler:
             known |= {"function": "forward", "qualname": f"{root.class_name}.forward", "code_name": code_name}
             return Frame(frame_id=frame_id, is_wrapper=True, container=root.container, **known)
         function, resumes_at = resumed(code_name)
-        wrapped = self._intake.wrapped.get(frame_id, set())
+        wrapped = self._intake.wrapped(frame_id)
         context = self._intake.sources.get((file, line))
         origin, package = self._intake.origins.of(file)
         if compiled_autograd_id is not None:
@@ -304,8 +307,7 @@ class Assembler:
             frame_id=frame_id,
             function=function,
             qualname=qualname,
-            # A decorator's function that two modules share is called by its own name.
-            wraps=next(iter(wrapped)) if len(wrapped) == 1 else None,
+            wraps=None if wrapped is None else wrapped.qualname,
             file=file,
             line=(context.function_line or line) if context else line,
             text=self._definition(file, line, context),

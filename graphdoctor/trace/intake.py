@@ -33,7 +33,7 @@ from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.metrics import CompileMetrics, is_before_breaks, printed_reasons, read_metrics
-from graphdoctor.trace.origin import Origins, Root, collapse_resumes, resumed, without_probe
+from graphdoctor.trace.origin import Origins, Root, Wrapped, collapse_resumes, resumed, without_probe
 from graphdoctor.trace.profiled import inductor_graph
 
 _UNKNOWN = "<unknown>"
@@ -137,7 +137,7 @@ class Intake:
         self.compile_calls: list[CompileCall] = []
         self.roots: dict[int, Root] = {}
         self.ignored_caches: list[IgnoredCache] = []
-        self.wrapped: dict[int, set[str]] = defaultdict(set)
+        self._wrapped: dict[int, set[Wrapped]] = defaultdict(set)
         self.steps: Steps | None = None
         self.evidence = Evidence(self._logged_entries)
 
@@ -330,7 +330,14 @@ class Intake:
                 self.ignored_caches.append(found)
 
     def _of_graphdoctor_wrapped(self, record: Record, compile_: SeenCompile) -> None:
-        self.wrapped[compile_.frame_id].add(record.json()["qualname"])
+        value = record.json()
+        names = value.get("arguments")
+        self._wrapped[compile_.frame_id].add(Wrapped(value["qualname"], None if names is None else tuple(names)))
+
+    def wrapped(self, frame_id: int) -> Wrapped | None:
+        """What a frame of a decorator's function stands for; None if it isn't one, or if two modules share it."""
+        found = self._wrapped.get(frame_id, set())
+        return next(iter(found)) if len(found) == 1 else None
 
     def _on_graphdoctor_graph(self, record: Record) -> None:
         if self._is_extra:

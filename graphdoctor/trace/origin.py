@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from graphdoctor.facts.recording import Environment
@@ -87,13 +87,8 @@ def is_probe(file: str) -> bool:
 
 def without_probe(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
     """The stack after the probe's innermost entry: the entries above it aren't the user's."""
-    kept: list[StackEntry] = []
-    for entry in stack:
-        if is_probe(entry.file):
-            kept.clear()
-        else:
-            kept.append(entry)
-    return tuple(kept)
+    entries = tuple(stack)
+    return entries[max((at for at, entry in enumerate(entries, start=1) if is_probe(entry.file)), default=0) :]
 
 
 def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
@@ -128,6 +123,26 @@ _NAME = re.compile(r"(\w+)((?:\[\d+\])?)")
 
 
 @dataclass(frozen=True)
+class Wrapped:
+    """The one module's ``forward`` that a decorator's function stands for.
+
+    ``arguments``: what it calls the function's ``*args``; None if the function has none, or no ``**kwargs``.
+    """
+
+    qualname: str
+    arguments: tuple[str, ...] | None
+
+    def named(self, text: str) -> str:
+        """An expression about the function's values in the program's own names."""
+        return text if self.arguments is None else _with_names(text, self.arguments)
+
+
+def _with_names(text: str, arguments: Sequence[str]) -> str:
+    names = dict(enumerate(arguments))
+    return _KEYWORD.sub(r"\1", _POSITION.sub(lambda found: names.get(int(found[1]), found[0]), text))
+
+
+@dataclass(frozen=True)
 class Root:
     """torch's wrapper around a module of its own class, as the program has it.
 
@@ -144,8 +159,7 @@ class Root:
 
     def named(self, text: str) -> str:
         """An expression about the wrapper's values in the program's own names."""
-        text = _CALLED.sub(lambda _found: self.expression, text)
-        return _KEYWORD.sub(r"\1", _POSITION.sub(self._argument, text))
+        return _with_names(_CALLED.sub(lambda _found: self.expression, text), self.arguments)
 
     def named_source(self, source: str) -> str:
         """Torch's source as it would be without the wrapper: an argument of ``forward``, or a part of the module."""
@@ -153,10 +167,6 @@ class Root:
         if _NAMES.fullmatch(self.expression):
             source = _CALLED_SOURCE.sub(lambda _found: f"L['{head}']{dot}{rest}", source)
         return _ARGUMENT_SOURCE.sub(self._source, source)
-
-    def _argument(self, found: re.Match[str]) -> str:
-        index = int(found[1])
-        return self.arguments[index] if index < len(self.arguments) else found[0]
 
     def _source(self, found: re.Match[str]) -> str:
         index = int(found[1])

@@ -62,8 +62,17 @@ def test_a_decorated_forward_has_its_own_name(tmp_path: Path) -> None:
         ("shared.wrapper", None),
     ]
     told = sorted(finding["message"] for finding in document["findings"] if finding["code"] == "GD202")
-    assert told[0].startswith("`Alone.forward` recompiled once because `args[0].shape[0]` changed: 3 → 4")
+    assert told[0].startswith("`Alone.forward` recompiled once because `x.shape[0]` changed: 3 → 4")
     assert all(message.startswith("`shared.wrapper` recompiled") for message in told[1:])
+
+
+def test_a_decorator_s_arguments_have_the_names_of_what_it_hands_them_to(tmp_path: Path) -> None:
+    document = check("decorated_arguments.py", tmp_path)
+    frames = [frame["qualname"].partition(".")[0] for frame in document["recording"]["frames"]]
+    found = [change["expression"] for report in document["recompiles"] for change in report["cause"]]
+    certain = dict.fromkeys(("handed_on", "with_self_among_them", "after_one", "by_keyword"), "y.shape[0]")
+    unknown = dict.fromkeys(("shifted", "set_anew", "twice"), "args[1].shape[0]")
+    assert dict(zip(frames, found, strict=True)) == {**certain, "several": "inputs[1].shape[0]", **unknown}
 
 
 def test_what_a_program_calls_args_is_its_own(tmp_path: Path) -> None:

@@ -372,9 +372,7 @@ class Values:
             return OPTIMIZER
         if dotted in ("builtins.int", "builtins.float") and not _may_be_none(name, scope):
             return NUMBER
-        if name in self._tensors_demanded(scope):
-            return TENSOR
-        return self._argument(name, scope)
+        return TENSOR if name in self._tensors_demanded(scope) else self._argument(name, scope)
 
     def _argument(self, name: str, scope: Scope) -> Value:
         """What all calls in the file pass; an object or a function only if there is one call."""

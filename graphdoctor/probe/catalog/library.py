@@ -149,9 +149,7 @@ def _short(value: object) -> str:
         return f"{{{', '.join(f'{_short(key)}: {_short(item)}' for key, item in value.items())}}}"
     if isinstance(value, tuple):
         return f"({', '.join(map(_short, value))}{',' if len(value) == 1 else ''})"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_short, value))}]"
-    return repr(value)
+    return f"[{', '.join(map(_short, value))}]" if isinstance(value, list) else repr(value)
 
 
 def _indented(*parts: str) -> str:

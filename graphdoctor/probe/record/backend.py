@@ -129,9 +129,7 @@ def _value_text(value: object) -> str | None:
         return tensor_text(value)
     if isinstance(value, (tuple, list)):
         return "(" + ", ".join(_value_text(item) or "?" for item in value) + ")"
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return str(value)
-    return None
+    return str(value) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else None
 
 
 def _cut(text: str) -> str:

@@ -9,10 +9,12 @@ lacks the frame that made the call, a ``graphdoctor_caller``; after each call ``
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
+import textwrap
 import traceback
 from collections.abc import Callable, Collection, Iterable
-from types import FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -124,7 +126,7 @@ class TraceListener(torch_trace.TraceLooker):
                 if is_wrapper(file, innermost["name"]):
                     self._write_root()
                 elif (wrapped := _wrapped(file, innermost["line"])) is not None:
-                    torch_api.write_artifact("graphdoctor_wrapped", {"qualname": wrapped})
+                    torch_api.write_artifact("graphdoctor_wrapped", wrapped)
 
     def _write_root(self) -> None:
         values = torch_api.compiled_values()
@@ -198,8 +200,12 @@ class TraceListener(torch_trace.TraceLooker):
             torch_api.write_artifact(name, found)
 
 
-def _wrapped(file: str, line: int) -> str | None:
-    """The module's ``forward`` that is being compiled, if its code is a decorator's function; None otherwise."""
+def _wrapped(file: str, line: int) -> dict[str, Any] | None:
+    """The module's ``forward`` that is being compiled, if its code is a decorator's function; None otherwise.
+
+    ``arguments``: what it calls the decorator's ``*args``, none if that isn't certain; None if the decorator has no
+    ``*args, **kwargs``.
+    """
     values = torch_api.compiled_values()
     given = values.get("args")
     # ``*args`` is a tuple; what else has that name is the program's, such as its options or an iterator.
@@ -210,4 +216,21 @@ def _wrapped(file: str, line: int) -> str | None:
     code = forward.__code__
     # ``functools.wraps`` gives the function the name of what it wraps, and not its code.
     is_wrapper = (code.co_filename, code.co_firstlineno) == (file, line) and code.co_qualname != forward.__qualname__
-    return forward.__qualname__ if is_wrapper else None
+    if not is_wrapper:
+        return None
+    is_open = inspect.getargs(code)[1:] == ("args", "kwargs")
+    inner = getattr(forward, "__wrapped__", None)
+    is_same = is_open and inner is not None and not hasattr(inner, "__wrapped__") and _passes_on(code)
+    names = argument_names(inner, code.co_argcount + len(given or ()))[code.co_argcount :] if is_same else []
+    return {"qualname": forward.__qualname__, "arguments": names if is_open else None}
+
+
+def _passes_on(code: CodeType) -> bool:
+    """Whether a decorator's function hands on its arguments in order, wherever it hands on ``*args``."""
+    try:
+        nodes = list(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code)))))
+    except (OSError, SyntaxError):
+        return False
+    calls = [list(map(ast.unparse, node.args)) for node in nodes if isinstance(node, ast.Call)]
+    is_set = any(isinstance(node, ast.Name) and node.id == "args" and isinstance(node.ctx, ast.Store) for node in nodes)
+    return not is_set and {tuple(call) for call in calls if "*args" in call} == {(*inspect.getargs(code)[0], "*args")}

@@ -37,9 +37,7 @@ def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None
     number = len(sites) if own_code else diagnosis.summary.break_sites
     where = " in your own code" if own_code else ""
     expected = f"{_at_most(limit, 'graph break')}{where}"
-    if number > limit:
-        return Broken(expected, str(number), found)
-    return _unknown(diagnosis, expected)
+    return Broken(expected, str(number), found) if number > limit else _unknown(diagnosis, expected)
 
 
 def fullgraph(diagnosis: Diagnosis) -> Broken | None:

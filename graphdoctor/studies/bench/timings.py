@@ -371,9 +371,7 @@ def _uses_cuda(one: Measured) -> bool:
 
 def added_s(start: BenchStart | None, eager: BenchStart | None) -> float | None:
     """Seconds that compiling adds; None if unknown. Eager mode's first calls take longer than its later ones, too."""
-    if start is None or eager is None:
-        return None
-    return max(start["excess_s"] - eager["excess_s"], 0.0)
+    return None if start is None or eager is None else max(start["excess_s"] - eager["excess_s"], 0.0)
 
 
 def throughput_of(timings: Timings) -> Throughput | None:

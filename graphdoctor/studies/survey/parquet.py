@@ -116,9 +116,7 @@ def _array(pyarrow: Any, field: Any, values: Sequence[object]) -> Any:  # noqa: 
 def _cell(column: Column, value: Any) -> object:  # noqa: ANN401 - of the column's type
     if column.type == "list<struct>":
         return [{member.name: member.read(cause) for member in CAUSE_COLUMNS} for cause in value]
-    if column.type == "list<string>":
-        return list(value)
-    return value
+    return list(value) if column.type == "list<string>" else value
 
 
 def _row(cells: Mapping[str, Any]) -> dict[str, Any]:

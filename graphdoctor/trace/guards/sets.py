@@ -25,7 +25,7 @@ from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.guards.forms import Form, meaning_of
 from graphdoctor.trace.guards.text import GuardText, take_apart
 from graphdoctor.trace.merge import Part
-from graphdoctor.trace.origin import Origins, Root
+from graphdoctor.trace.origin import Origins, Root, Wrapped
 from graphdoctor.trace.sections import Collector, Section
 
 _LINE = re.compile(r"^(?P<bars>(?:\| )*)\+- ?(?P<text>.*)$", re.DOTALL)
@@ -157,7 +157,8 @@ def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> G
     for compile_ in part.recording.compiles:
         compile_id, tree = compile_.compile_id, trees.get(compile_.compile_id)
         if tree is not None:
-            words = _Words(tree, places, frames.get(compile_id), intake.roots.get(compile_.frame_id), known)
+            root = intake.roots.get(compile_.frame_id) or intake.wrapped(compile_.frame_id)
+            words = _Words(tree, places, frames.get(compile_id), root, known)
             # A complete measurement of the steady call includes every entry that the call reaches.
             entry = entries.get(compile_id, {"runs": 0} if is_complete else None)
             sets.append(_guard_set(part.prefix + compile_id, tree, words, entry, call_us))
@@ -206,7 +207,7 @@ _KnownNodes = dict[object, dict[TreeGuard, GuardNode]]
 
 class _Words:
     def __init__(
-        self, tree: GuardTree, places: _Places, frame: Frame | None, root: Root | None, known: _KnownNodes
+        self, tree: GuardTree, places: _Places, frame: Frame | None, root: Root | Wrapped | None, known: _KnownNodes
     ) -> None:
         self._tree = tree
         self._places = places

@@ -113,9 +113,7 @@ def _kind(name: str) -> tuple[ChangeKind, str]:
 def _value(name: str, value: object) -> str:
     if isinstance(value, bool):
         return _on(is_on=value)
-    if name == "default_dtype" and isinstance(value, int):
-        return short_dtype(value)
-    return str(value)
+    return short_dtype(value) if name == "default_dtype" and isinstance(value, int) else str(value)
 
 
 def _on(*, is_on: bool) -> str:

@@ -383,6 +383,4 @@ def _call_us(guard_set: GuardSet) -> float | None:
     if guard_set.runs_per_call == 0:
         return 0.0
     one = guard_set.search_us if guard_set.search_us is not None else guard_set.check_us
-    if guard_set.runs_per_call is None or one is None:
-        return None
-    return guard_set.runs_per_call * one
+    return None if guard_set.runs_per_call is None or one is None else guard_set.runs_per_call * one
