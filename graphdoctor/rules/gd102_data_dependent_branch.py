@@ -142,7 +142,7 @@ class DataDependentBranch(BreakRule):
             case kind:
                 what = f"`if {condition}`" if kind == "if" else f"the choice by `{condition}`"
                 title = f"Replace {what} with `torch.where` on the values of both branches, if these have one shape"
-                if branch.condition is not None and (protecting := _split(branch.condition)[0]):
+                if branch.condition is not None and (protecting := _protecting(branch.condition)):
                     title = f"Keep `{shortened(protecting)}` in Python, and choose by the rest with `torch.where`"
                 yield rewritten(site, branch.rewrite, title)
                 yield code_fix("Keep both branches in the graph with `torch.cond`")
@@ -159,6 +159,10 @@ def _without_value(statement: ast.stmt | None, condition: str) -> str | None:
     branches = [*statement.body, *statement.orelse]
     for node in (node for branch in branches for node in ast.walk(branch)):
         match node:
+            case ast.Raise():
+                return (
+                    "Replace the branch that raises with an `assert` of one condition, which torch keeps in the graph"
+                )
             case ast.Break() | ast.Continue():
                 return f"Run every step of the loop, and let `torch.where` choose by `{condition}` what a step changes"
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=target, attr=method), args=given)) if method.endswith(
@@ -265,6 +269,14 @@ def _split(test: ast.expr) -> tuple[str, ast.expr]:
     if not first or not rest:
         return "", test
     return " and ".join(map(ast.unparse, first)), rest[0] if len(rest) == 1 else ast.BoolOp(ast.And(), rest)
+
+
+def _protecting(test: ast.expr) -> str:
+    """What Python answers first, before the tensor is needed."""
+    match test:
+        case ast.BoolOp(op=ast.Or(), values=[first, *_]) if _is_answered_by_python(first):
+            return ast.unparse(first)
+    return _split(test)[0]
 
 
 def _is_answered_by_python(test: ast.expr) -> bool:

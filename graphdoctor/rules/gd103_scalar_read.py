@@ -80,7 +80,8 @@ class ScalarRead(BreakRule):
         # torch can capture item() and tolist() as dynamic numbers; `math.sqrt(t)` needs the value itself, as a branch
         # and `range` do. A captured `bool` can take the wrong case of a `match` (torch 2.13).
         if _is_captured(site) and site.called != "bool" and not around & {"if", "check", "while", "range"}:
-            title = f"Let torch capture the read as a dynamic number{', which indexes a tensor' * ('index' in around)}"
+            where = "it indexes a tensor" if "index" in around else "no branch depends on it"
+            title = f"Let torch capture the read as a dynamic number, if {where}"
             yield setting("capture_scalar_outputs", title, "torch's hint for GB0124")
 
 

@@ -106,10 +106,10 @@ class SkippedFunction(BreakRule):
             return
         if site.bare_call is not None:
             yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
-            # Later operations need what sets a state, such as a seed.
-            if re.search(r"(?:seed|\bset_\w+)\Z", name) is None:
+            # Later operations need what sets a state, such as a seed, or changes an argument, such as a shuffle.
+            if re.search(r"(?:seed|\bset_\w+)\Z|\A(?:random|heapq|bisect)\.", name) is None:
                 yield from guard_while_compiling(site)
-        elif "time function" in site.gb_type or site.in_context(r"module: (time),"):
+        elif "time function" in site.gb_type or site.in_context(r"module: (time), qualname: (?!sleep)"):
             yield code_fix("Read the clock outside the compiled function, around its call")
         else:
             yield call_before(site, name)

@@ -74,12 +74,12 @@ class UnsupportedCall(BreakRule):
         return f"torch doesn't support the call `{site.named}`"
 
     def suggested(self, site: BreakSite) -> Fixes:
-        if "numpy function" in site.gb_type:
-            yield code_fix(f"Replace `{site.named}` with torch operations")
-        elif _is_text(site) or _needs_text(site):
+        if _is_text(site) or _needs_text(site):
             yield code_fix("Return the tensor and make the text outside the compiled function")
         elif site.bare_call is not None:
             yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
+        elif "numpy function" in site.gb_type:
+            yield code_fix(f"Replace `{site.named}` with torch operations")
         else:
             yield call_before(site, site.named)
         yield OWN_FUNCTION

@@ -29,13 +29,16 @@ for args in [given] if isinstance(given, tuple) else given:
 
 def parts(name: str) -> tuple[str, list[tuple[str, str, str]]]:
     """A program, and what follows it: a sign, the words after it, and the lines below."""
-    first, *others = re.split(r"^(?=-[-!?] )", PROGRAMS[name], flags=re.MULTILINE)
+    first, *others = re.split(r"^(?=-[-~!?] )", PROGRAMS[name], flags=re.MULTILINE)
     found = [(part[:2], *part[3:].split("\n", 1)) for part in others]
     return first, [(sign, words, code) for sign, words, code in found]
 
 
 ADVISED = [
-    (name, words, code) for name in PROGRAMS for sign, words, code in parts(name)[1] if sign == "--" and code.strip()
+    pytest.param(name, code, sign == "--", id=f"{name}: {words}")
+    for name in PROGRAMS
+    for sign, words, code in parts(name)[1]
+    if code.strip()
 ]
 
 
@@ -61,8 +64,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
 def test_what_is_advised(name: str, said: dict[str, list[Any]]) -> None:
     code = name.split(maxsplit=1)[0]
     mine = [finding for finding in said[name] if finding["code"] == code]
+    titles = [fix["title"] for finding in mine for fix in finding["fixes"]]
     texts = {
-        "--": [fix["title"] for finding in mine for fix in finding["fixes"]],
+        "--": titles,
+        "-~": titles,
         "-?": [finding["message"] for finding in mine],
         "-!": [
             text
@@ -75,8 +80,8 @@ def test_what_is_advised(name: str, said: dict[str, list[Any]]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "words", "code"), ADVISED, ids=[f"{name}: {words}" for name, words, _ in ADVISED])
-def test_advice_is_true(name: str, words: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "code", "is_whole"), ADVISED)
+def test_advice_is_true(name: str, code: str, is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     from graphdoctor.probe.torch_private.torch_config import config_kept
 
@@ -92,7 +97,7 @@ def test_advice_is_true(name: str, words: str, code: str, tmp_path: Path, monkey
         calls = [given] if isinstance(given, tuple) else given
         function = module.__dict__["forward"]
         if is_compiled:
-            function = torch.compile(function, backend="eager", fullgraph=True)
+            function = torch.compile(function, backend="eager", fullgraph=is_whole)
         torch.manual_seed(0)
         with torch._dynamo.config.patch(error_on_recompile=True):
             return [function(*args) for args in calls]
@@ -101,4 +106,7 @@ def test_advice_is_true(name: str, words: str, code: str, tmp_path: Path, monkey
     with config_kept():
         is_raised = name.startswith("GD113")
         was = [torch.ones(4)] if is_raised else results(before, is_compiled=False)
+        counters = torch._dynamo.utils.counters
+        counters.clear()
         torch.testing.assert_close(results(before + code, is_compiled=True), was)
+        assert is_whole or counters["stats"]["unique_graphs"] > 0
