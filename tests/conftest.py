@@ -102,11 +102,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 
 
 def pytest_collection_finish() -> None:
-    from graphdoctor.commands import running
+    from graphdoctor.commands import explain, running
 
     # Commands in this process import nothing in a thread that goes on beside later tests: pytest parses what is
     # imported, and Python before 3.11.8 and 3.12.2 can't parse in two threads (CPython issue 106905).
-    running._import_meanwhile = lambda *_: None
+    for module in (explain, running):
+        module.import_meanwhile = lambda *_: None
     gc.collect()
     gc.freeze()
     gc.enable()

@@ -181,6 +181,8 @@ class Finding(Fact):
     """What it costs; None if not measured."""
     fingerprint: Fingerprint
     """Identifies the finding even if its line moves; 16 hexadecimal digits."""
+    is_unsettling: bool = False
+    """The last call never stops compiling, because a value that this is about differs each time."""
     is_mended: bool = False
     """Whether it is gone with all verified fixes applied, including those of other findings."""
     goes_with: Companion | None = None

@@ -76,9 +76,10 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
     return ordered
 
 
-def _rank(action: Action) -> tuple[bool, int, float, float]:
+def _rank(action: Action) -> tuple[bool, int, bool, float, float]:
     severity = min(SEVERITIES.index(finding.severity) for finding in action.findings)
-    return action.fix is None, severity, -action.call_us, -action.compile_s
+    is_unsettling = any(finding.is_unsettling for finding in action.findings)
+    return action.fix is None, severity, not is_unsettling, -action.call_us, -action.compile_s
 
 
 def _best_fix(cluster: Sequence[Finding]) -> Fix | None:

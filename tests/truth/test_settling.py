@@ -42,6 +42,7 @@ def test_a_counter_never_settles_and_no_other_line_is_blamed(explain_json: Expla
     assert [gap["kind"] for gap in document["recording"]["gaps"]] == ["unsettled"]
     assert {finding["code"] for finding in document["findings"]} == {"GD101", "GD205", "GD217"}
     assert not [finding for finding in document["findings"] if (finding["cost"] or {}).get("call_us") is not None]
+    assert {finding["code"] for finding in document["findings"] if finding["is_unsettling"]} == {"GD205", "GD217"}
 
 
 def test_one_call_shows_that_it_never_settles(explain_json: Explain, tmp_path: Path) -> None:

@@ -132,3 +132,11 @@ def test_a_single_break_keeps_the_order_of_its_rule() -> None:
     [alone] = diagnosed(facts).findings
     assert alone.fixes[0].setting is None
     assert finding.fixes[0].setting is not None
+
+
+def test_what_compiles_without_end_comes_before_what_costs_more() -> None:
+    costly, other = findings(Cost(compile_s=9.0), Cost(compile_s=1.0))
+    endless = other.replace(is_unsettling=True, fixes=(other.fixes[0].replace(snippet="b"),))
+    assert [action.findings for action in actions([costly, endless])] == [[endless], [costly]]
+    worse = costly.replace(severity="error")
+    assert [action.findings for action in actions([worse, endless])] == [[worse], [endless]]

@@ -28,7 +28,7 @@ from graphdoctor.rules.diagnosis.reports import frame_reports, graph_reports, re
 from graphdoctor.rules.diagnosis.rule import RecordingView, RuleBook
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.sites import view_of
-from graphdoctor.rules.diagnosis.steadiness import steadiness_of
+from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled
 from graphdoctor.rules.diagnosis.verdicts import with_replays, with_verdicts
 
 _HasFile = TypeVar("_HasFile", CompileCall, ShapeEvent, WatchedFunction)
@@ -52,7 +52,13 @@ def diagnose(
     view = view_of(recording)
     found = [finding_of(rule, match, recording, root) for rule, match in matches(view, rules)]
     findings = with_distinct_fingerprints(with_shared_first(sorted(found, key=by_effect)))
-    findings = with_verdicts(with_replays(findings, recording.what_if), recording)
+    _, changing = unsettled(recording)
+    findings = [
+        finding.replace(
+            is_unsettling=not {change.key for change in changing}.isdisjoint(each.key for each in finding.changes)
+        )
+        for finding in with_verdicts(with_replays(findings, recording.what_if), recording)
+    ]
     graphs = tuple(graph_reports(view, findings, root))
     recompiles = tuple(recompile_reports(view, findings, root))
     findings = sorted(with_costs(findings, recording, graphs, recompiles), key=by_cost)

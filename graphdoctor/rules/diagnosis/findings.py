@@ -134,7 +134,8 @@ def by_effect(finding: Finding) -> tuple[int, int, int, int]:
     return (SEVERITIES.index(finding.severity), -eager_count, -len(effects.graphs), -finding.count)
 
 
-def by_cost(finding: Finding) -> tuple[int, float, float]:
-    """Sort key: severity, then measured time. A stable sort keeps the order of findings that cost the same."""
+def by_cost(finding: Finding) -> tuple[int, bool, float, float]:
+    """Sort key: severity, what compiles without end, then measured time; the sort is stable."""
     cost = finding.cost or Cost()
-    return (SEVERITIES.index(finding.severity), -(cost.call_us or 0.0), -(cost.compile_s or 0.0))
+    severity = SEVERITIES.index(finding.severity)
+    return (severity, not finding.is_unsettling, -(cost.call_us or 0.0), -(cost.compile_s or 0.0))
