@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from graphdoctor.facts.command import command_line
 from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
@@ -90,7 +91,15 @@ _ADVICE: tuple[tuple[Outcome, tuple[str, ...], str], ...] = (
 
 def recompiles_view(diagnosis: Diagnosis) -> View:
     """The recompiles and their causes; findings about anything else are left out."""
-    return diagnosis_view(diagnosis, "recompiles", _parts(diagnosis), after_run(diagnosis))
+    return diagnosis_view(diagnosis, "recompiles", _parts(diagnosis), _replays(diagnosis) or after_run(diagnosis))
+
+
+def _replays(diagnosis: Diagnosis) -> str | None:
+    """The command that says which fixes for several causes are enough; None where that is known or can't be."""
+    recording = diagnosis.recording
+    is_known = recording.what_if is not None or recording.treatment is not None or recording.is_partial
+    is_asked = diagnosis.summary.recompile_causes > 1 and not is_known
+    return command_line(recording.target, "recompiles", "--what-if") if is_asked else None
 
 
 def _parts(diagnosis: Diagnosis) -> Iterator[Block]:
@@ -124,6 +133,8 @@ def _answer(diagnosis: Diagnosis) -> Iterator[Block]:
         f"{sum(costs):.2f} s of it recompiling" if costs and summary.compile_time_s else None,
     )
     yield Note(join_texts(" · ", *parts))
+    if _replays(diagnosis):
+        yield Note("--what-if shows which fixes are enough, alone or together.", "dim")
 
 
 def _recompiles(diagnosis: Diagnosis) -> Iterator[Block]:
@@ -163,9 +174,7 @@ def _changes(report: RecompileReport) -> Cell:
 def _change(change: GuardChange) -> Inline:
     values, place = step(change), change.guard_location
     said: Inline = (Span(change.expression, "code"), " ", Span(values)) if values else Span(change.expression, "code")
-    if place is None or place.origin not in PROGRAM_ORIGINS:
-        return said
-    return (said, "  ", short_place(place))
+    return said if place is None or place.origin not in PROGRAM_ORIGINS else (said, "  ", short_place(place))
 
 
 # What the same calls do with each remedy.

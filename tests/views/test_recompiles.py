@@ -75,6 +75,18 @@ def of_an_older_call() -> Recording:
 FORMS = {made.__name__: made for made in (changing, tried, of_an_older_call, recording)}
 
 
+def test_of_several_causes_a_replay_is_next() -> None:
+    facts = changing()
+    facts = facts.replace(target=facts.target.replace(text="model.py"))
+    one_cause = facts.replace(frames=facts.frames[:1], compiles=facts.compiles[:2])
+    for known in (facts.replace(what_if=tried().what_if), one_cause):
+        assert "--what-if shows" not in rendered(known)
+        assert not rendered(known).endswith("--what-if")
+    several = rendered(facts)
+    assert "--what-if shows which fixes are enough, alone or together." in several
+    assert several.endswith("Next: graphdoctor recompiles model.py --what-if")
+
+
 @pytest.mark.parametrize("width", [80, 140])
 @pytest.mark.parametrize("name", FORMS)
 def test_recompiles_read_as_they_should(snapshot: SnapshotAssertion, name: str, width: int) -> None:
