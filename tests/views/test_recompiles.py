@@ -76,10 +76,13 @@ FORMS = {made.__name__: made for made in (changing, tried, of_an_older_call, rec
 
 
 def test_of_several_causes_a_replay_is_next() -> None:
-    facts = changing()
+    again = (
+        recompiled("0/1", STEP),
+        recompiled("0/2", change("value", "other", None, "2", source="L['other']"), call=3),
+    )
+    facts = recording(compiles=(compiled(), *again))
     facts = facts.replace(target=facts.target.replace(text="model.py"))
-    one_cause = facts.replace(frames=facts.frames[:1], compiles=facts.compiles[:2])
-    for known in (facts.replace(what_if=tried().what_if), one_cause):
+    for known in (facts.replace(what_if=tried().what_if), facts.replace(compiles=facts.compiles[:2])):
         assert "--what-if shows" not in rendered(known)
         assert not rendered(known).endswith("--what-if")
     several = rendered(facts)
