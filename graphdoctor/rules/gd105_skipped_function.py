@@ -88,7 +88,10 @@ class SkippedFunction(BreakRule):
         is_native = "likely a C extension or builtin" in site.torch_context
         if not site.is_own_code:
             if not is_native and "marked as skipped" in site.gb_type:
-                yield setting("dont_skip_tracing", f"Let torch trace `{_function(site)}` despite its skip list")
+                yield setting(
+                    "dont_skip_tracing",
+                    f"Let torch trace `{_function(site)}` despite its skip list, if nothing in it breaks",
+                )
             return
         name = site.called or _function(site)
         if _is_left_over(site):

@@ -105,7 +105,7 @@ def _of_sizes(group: RecompileGroup) -> Fixes:
     tensors = dict.fromkeys(name for change in changes if (name := _argument(change)) is not None)
     if tensors and not marks:
         listed = names(tensors)
-        title = f"Name {listed} in `torch.compiler.config.dynamic_sources`, so that torch makes its sizes dynamic"
+        title = f"Name {listed} in `torch.compiler.config.dynamic_sources`, so that torch makes sizes dynamic"
         yield config_fix(title, "torch/compiler/config.py, 2.13", is_safe=True)
 
 

@@ -97,7 +97,10 @@ def test_advice_is_true(name: str, code: str, is_whole: bool, tmp_path: Path, mo
         calls = [given] if isinstance(given, tuple) else given
         function = module.__dict__["forward"]
         if is_compiled:
-            function = torch.compile(function, backend="eager", fullgraph=is_whole)
+            arguments = module.__dict__.get("ARGUMENTS", {})
+            function = torch.compile(function, backend="eager", fullgraph=is_whole, **arguments)
+            if "warm_up" in code:
+                module.__dict__["warm_up"](function)
         torch.manual_seed(0)
         with torch._dynamo.config.patch(error_on_recompile=True):
             return [function(*args) for args in calls]
