@@ -137,7 +137,7 @@ _UsageError: Any = typer.BadParameter.__base__
 """What typer raises for bad usage; it has no public name of its own for that."""
 _CONTEXT: dict[str, dict[str, Any]] = {
     # Everything after the script belongs to the script.
-    "run": {"allow_interspersed_args": False},
+    "run": {"allow_interspersed_args": False}
 }
 
 
@@ -224,8 +224,7 @@ def _show_version(is_asked: bool) -> None:
 
 def graphdoctor(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """See what torch.compile did to your model, why, and what to change."""

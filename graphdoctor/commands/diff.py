@@ -43,8 +43,7 @@ def diff(
     page: PageOptions,
     given: Given,
     before: Annotated[
-        str,
-        argument(f"The run to start from: a {NAMED_HELP}. Or a survey: a .parquet or .json file, or a folder."),
+        str, argument(f"The run to start from: a {NAMED_HELP}. Or a survey: a .parquet or .json file, or a folder.")
     ],
     after: Annotated[
         str | None, typer.Argument(help="What to compare it with. By default, the last recording or survey.")

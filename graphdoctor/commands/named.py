@@ -143,14 +143,7 @@ def _existing(text: str, settings: Settings) -> Location | None:
         return None  # a name that no file can have
 
 
-def diagnose_place(
-    place: Place,
-    selection: Selection,
-    needs: Needs,
-    *,
-    executor: Executor,
-    rank: int | None,
-) -> Result:
+def diagnose_place(place: Place, selection: Selection, needs: Needs, *, executor: Executor, rank: int | None) -> Result:
     """The diagnosis of whatever an argument names."""
     if place.kind != "document":
         piece = partial(diagnose_recording, place.location, selection, needs, root=place.root or Path.cwd(), rank=rank)

@@ -67,8 +67,7 @@ def argument(text: str, **told: Any) -> Any:  # noqa: ANN401 - typer has no publ
 
 TargetArgument = Annotated[str, argument(TARGET_HELP)]
 TargetOrRecordingArgument = Annotated[
-    str | None,
-    argument(f"{TARGET_HELP} Or a {NAMED_HELP}. By default, the last recording."),
+    str | None, argument(f"{TARGET_HELP} Or a {NAMED_HELP}. By default, the last recording.")
 ]
 TargetOrReportArgument = Annotated[
     str | None,

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.commands.named import diagnose_place, place_or_target
-from graphdoctor.commands.options import (
-    ON,
-    RANK,
-    CommonOptions,
-    Given,
-    TargetOrRecordingArgument,
-    with_options,
-)
+from graphdoctor.commands.options import ON, RANK, CommonOptions, Given, TargetOrRecordingArgument, with_options
 from graphdoctor.commands.running import begin, finish, recording_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import executor_for

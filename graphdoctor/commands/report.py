@@ -49,10 +49,7 @@ def report(
     reading: ExecutorOptions,
     page: PageOptions,
     given: Given,
-    recording: Annotated[
-        str | None,
-        argument(f"A {NAMED_HELP}. By default, the last recording."),
-    ] = None,
+    recording: Annotated[str | None, argument(f"A {NAMED_HELP}. By default, the last recording.")] = None,
     rank: int | None = RANK,
     is_followed: bool = option(
         False,

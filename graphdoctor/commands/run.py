@@ -54,8 +54,7 @@ def run(
     process: ProcessOptions,
     given: Given,
     arguments: Annotated[
-        list[str] | None,
-        argument("The script's own arguments. Our options come before the script."),
+        list[str] | None, argument("The script's own arguments. Our options come before the script.")
     ] = None,
     module: bool = option(False, "The script is a module's name, as in python -m.", flag="-m"),
     report: Path | None = option(None, "Also write the report to this file: .html, .md, .json or .txt."),

@@ -436,11 +436,7 @@ def _cause(finding: Finding) -> SurveyCause:
     cost, place = finding.cost, finding.location
     more: dict[str, Any] = {} if cost is None else {"call_us": cost.call_us, "compile_s": cost.compile_s}
     if fix is not None:
-        more |= {
-            "fix": fix.title,
-            "fix_verdict": fix.verdict,
-            "diff": fix.diff if fix.verdict == "verified" else None,
-        }
+        more |= {"fix": fix.title, "fix_verdict": fix.verdict, "diff": fix.diff if fix.verdict == "verified" else None}
     return SurveyCause(
         **values_of(finding, "code", "rule", "severity", "message", "count", "fingerprint"),
         **values_of(place, "line", "function", "text", "package"),

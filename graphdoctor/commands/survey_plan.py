@@ -71,11 +71,7 @@ _Target = tuple[ListedTargets, Architecture | None]
 """An entry of one target with a name, and what a catalog writes its program of."""
 
 
-def plan_survey(
-    asked: SurveyAsked,
-    programs: Path,
-    on_phase: Callable[[str], None],
-) -> Plan:
+def plan_survey(asked: SurveyAsked, programs: Path, on_phase: Callable[[str], None]) -> Plan:
     """The pieces of a survey."""
     notes: list[str] = []
     targets = _distinct(

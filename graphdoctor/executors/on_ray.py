@@ -27,16 +27,7 @@ from urllib.parse import urlsplit
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import (
-    Environment,
-    Executor,
-    Failure,
-    Job,
-    Outcome,
-    Share,
-    packed_attempt,
-    unpacked,
-)
+from graphdoctor.executors.executor import Environment, Executor, Failure, Job, Outcome, Share, packed_attempt, unpacked
 from graphdoctor.executors.machine import GPU_VARIABLE, Slot, core_groups, cores, this_machine
 from graphdoctor.executors.supervisor import Supervisors
 from graphdoctor.facts.wording import bytes_text, counted
