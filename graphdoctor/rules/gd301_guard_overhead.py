@@ -99,11 +99,14 @@ def _parts(found: GuardSet) -> str:
 
 
 def _fixes(guards: Guards) -> Fixes:
-    internal = sum(node.is_module_internal for each in guards.sets for node in each.nodes)
-    pass_less = code_fix(
-        "Pass only what the function needs: tensors instead of large dicts, lists and objects",
-        "PyTorch user guide: torch.compile, guard overhead",
-    )
-    if internal * 2 < sum(each.guard_count for each in guards.sets):
-        return (pass_less, guard_filter("keep_tensor_guards_unsafe", "torch only checks tensors"))
-    return (SKIP_INBUILT, SKIP_ALL, pass_less)
+    nodes = [node for each in guards.sets for node in each.nodes]
+    if sum(node.is_module_internal for node in nodes) * 2 >= sum(each.guard_count for each in guards.sets):
+        yield from (SKIP_INBUILT, SKIP_ALL)
+        return
+    # Tensors alone are as little as it can need.
+    if any("." in (node.path or "") or "[" in (node.path or "") for node in nodes):
+        yield code_fix(
+            "Pass only what the function needs: tensors instead of large dicts, lists and objects",
+            "PyTorch user guide: torch.compile, guard overhead",
+        )
+    yield guard_filter("keep_tensor_guards_unsafe", "torch only checks tensors")
