@@ -53,12 +53,22 @@ class IteratorFromOutside(BreakRule):
     context = "name=__(?:iter|next)__"
     says = "`{site.looped_over}` iterates over an iterator that was created outside the compiled function"
 
+    def is_consequence(self, site: BreakSite) -> bool:
+        return site.is_comprehension
+
+    def message(self, site: BreakSite) -> str:
+        if site.is_comprehension:
+            return f"torch skips the function around `{site.shown}`, and can't compile that by itself"
+        return super().message(site)
+
     def matches(self, site: BreakSite) -> bool:
         is_sourceless = site.gb_type.startswith("Unexpected type in sourceless builder")
         return (is_sourceless and _ITERATOR.search(site.torch_context) is not None) or super().matches(site)
 
     def suggested(self, site: BreakSite) -> Fixes:
-        if site.called == "next":
+        if site.is_comprehension:
+            yield code_fix("Fix the break for which torch skips the function: then this is compiled with it")
+        elif site.called == "next":
             yield code_fix(f"Call `{site.shown}` before the compiled function, and pass the value in")
         else:
             yield code_fix("Pass a list or a tuple, or create the iterator inside the compiled function")

@@ -39,7 +39,7 @@ class ValueNotRebuilt(BreakRule):
         def apply(self, x):
             return x * 2
     ```
-    Fix the break inside the call first; then this one is gone. Otherwise create the object outside the compiled
+    Fix the other break first; then this one is gone. Otherwise create the object outside the compiled
     function.
 
 
@@ -53,13 +53,16 @@ class ValueNotRebuilt(BreakRule):
     torch_ids = ("GB0092", "GB0093", "GB1297", "GB2533", "GB8335")
     gb_type = "Reconstruction failure|Generator reconstruction with mutations|reconstructing @contextmanager object"
 
+    def is_consequence(self, site: BreakSite) -> bool:
+        return not (site.called or "").endswith("graph_break")
+
     def message(self, site: BreakSite) -> str:
         where = f" in `{site.called}`" if site.called else ""
         return f"a break{where} leaves a value that torch can't reconstruct"
 
     def suggested(self, site: BreakSite) -> Fixes:
-        if (site.called or "").endswith("graph_break"):
-            title = f"Remove the call to `{site.called}`, or make the value after it"
-        else:
-            title = f"Fix the break{f' inside `{site.called}`' if site.called else ''} first: it causes this one"
+        title = f"Remove the call to `{site.called}`, or make the value after it"
+        if self.is_consequence(site):
+            where = f"inside `{site.called}`" if site.called else f"on line {site.entry.line}"
+            title = f"Fix the other break {where} first: it causes this one"
         yield code_fix(title, "torch's message for GB0092")

@@ -76,10 +76,12 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
     return ordered
 
 
-def _rank(action: Action) -> tuple[bool, int, bool, float, float]:
-    severity = min(SEVERITIES.index(finding.severity) for finding in action.findings)
-    is_unsettling = any(finding.is_unsettling for finding in action.findings)
-    return action.fix is None, severity, not is_unsettling, -action.call_us, -action.compile_s
+def _rank(action: Action) -> tuple[bool, int, bool, bool, float, float]:
+    findings = action.findings
+    severity = min(SEVERITIES.index(finding.severity) for finding in findings)
+    is_consequence = all(finding.is_consequence for finding in findings)
+    is_settling = not any(finding.is_unsettling for finding in findings)
+    return action.fix is None, severity, is_consequence, is_settling, -action.call_us, -action.compile_s
 
 
 def _best_fix(cluster: Sequence[Finding]) -> Fix | None:

@@ -20,6 +20,7 @@ from graphdoctor.rules.diagnosis.findings import (
     by_cost,
     by_effect,
     finding_of,
+    with_causes,
     with_distinct_fingerprints,
     with_shared_first,
 )
@@ -51,7 +52,7 @@ def diagnose(
     """
     view = view_of(recording)
     found = [finding_of(rule, match, recording, root) for rule, match in matches(view, rules)]
-    findings = with_distinct_fingerprints(with_shared_first(sorted(found, key=by_effect)))
+    findings = with_distinct_fingerprints(with_shared_first(sorted(with_causes(found), key=by_effect)))
     _, changing = unsettled(recording)
     findings = [
         finding.replace(

@@ -58,7 +58,7 @@ def digest(*parts: str) -> str:
 _BREAK = "GD1"
 _AS_MATCHED = (
     *("message", "changes", "hidden_change_count", "reasons", "effects", "break_effects", "user_stack"),
-    *("cuda_graph_skip", "ddp_split"),
+    *("cuda_graph_skip", "ddp_split", "is_consequence"),
 )
 
 
@@ -134,8 +134,26 @@ def by_effect(finding: Finding) -> tuple[int, int, int, int]:
     return (SEVERITIES.index(finding.severity), -eager_count, -len(effects.graphs), -finding.count)
 
 
-def by_cost(finding: Finding) -> tuple[int, bool, float, float]:
-    """Sort key: severity, what compiles without end, then measured time; the sort is stable."""
+def with_causes(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; a break is as severe as what it causes, and the frame skipped for a consequence is one too."""
+    caused = {id_: one.severity for one in findings if one.is_consequence for id_ in one.compile_ids}
+    sites = {one.site for one in findings if one.is_consequence}
+    found = []
+    for finding in findings:
+        worse = [caused[id_] for id_ in finding.compile_ids if id_ in caused and finding.code.startswith(_BREAK)]
+        severity = min([finding.severity, *worse], key=SEVERITIES.index)
+        found.append(finding.replace(severity=severity, is_consequence=finding.site in sites))
+    return found
+
+
+def by_cost(finding: Finding) -> tuple[int, bool, bool, float, float]:
+    """Sort key: severity, causes before consequences, what compiles without end, then measured time; it is stable."""
     cost = finding.cost or Cost()
     severity = SEVERITIES.index(finding.severity)
-    return (severity, not finding.is_unsettling, -(cost.call_us or 0.0), -(cost.compile_s or 0.0))
+    return (
+        severity,
+        finding.is_consequence,
+        not finding.is_unsettling,
+        -(cost.call_us or 0.0),
+        -(cost.compile_s or 0.0),
+    )

@@ -47,6 +47,7 @@ def _break_match(rule: BreakRule, site: BreakSite, view: RecordingView) -> RuleM
         effects=site.effects,
         break_effects=site.break_effects,
         user_stack=_longest_path(site, view),
+        is_consequence=rule.is_consequence(site),
         fixes=rule.fixes(site),
         severity=rule.severity if is_resumed else "error",
     )

@@ -61,6 +61,10 @@ def shortened(text: str) -> str:
     return flat if len(flat) <= _MAX_LENGTH else flat[: _MAX_LENGTH - 1] + "…"
 
 
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+"""What Python calls their functions; from 3.12 on, only a generator expression has one."""
+
+
 @dataclass(frozen=True)
 class BreakSite:
     """The innermost line of user or package code that graph-break records with the same cause point to.
@@ -206,6 +210,11 @@ class BreakSite:
         return any(ast.dump(part) == pointed for each in lambdas for part in ast.walk(each.body))
 
     @property
+    def is_comprehension(self) -> bool:
+        """Torch compiles a comprehension or a generator expression by itself there, as Python runs it as a function."""
+        return all(record.stack and record.stack[0].function in _COMPREHENSIONS for record in self.records)
+
+    @property
     def looped_over(self) -> str:
         """What the ``for`` at the line iterates over, or the expression if there is no ``for``."""
         statement = self.statement_node
@@ -312,6 +321,10 @@ class BreakRule(Rule):
             or (self.inside is not None and site.is_inside(self.inside))
             or (self.topic is not None and site.records[0].topic == self.topic)
         )
+
+    def is_consequence(self, site: BreakSite) -> bool:  # noqa: ARG002 - for rules that ask it
+        """Whether another break causes it."""
+        return False
 
     def message(self, site: BreakSite) -> str:
         """One sentence: what on this line breaks the graph."""
@@ -464,6 +477,7 @@ class RuleMatch:
     hidden_change_count: int = 0
     call_us: float | None = None
     share: float | None = None
+    is_consequence: bool = False
     cuda_graph_skip: CudaGraphSkip | None = None
     ddp_split: DdpSplit | None = None
 
