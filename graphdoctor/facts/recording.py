@@ -457,6 +457,8 @@ class Frame(Fact):
     wraps: str | None = None
     """Of a decorator's function, the one module's ``forward`` that it stands for, such as ``BertModel.forward``; None
     if it isn't one, or stands for several."""
+    wraps_at: StackEntry | None = None
+    """Where that is defined; None if the decorator doesn't tell."""
     file: str
     """Path of the file that defines the function."""
     line: int
@@ -491,7 +493,9 @@ class Frame(Fact):
 
     @property
     def entry(self) -> StackEntry:
-        """The line of its definition."""
+        """The line of its definition; of a wrapper, that of what it wraps."""
+        if self.wraps_at is not None:
+            return self.wraps_at
         return StackEntry(**values_of(self, "file", "line", "function", "qualname", "text", "origin", "package"))
 
 

@@ -308,6 +308,7 @@ class Assembler:
             function=function,
             qualname=qualname,
             wraps=None if wrapped is None else wrapped.qualname,
+            wraps_at=None if wrapped is None else wrapped.place,
             file=file,
             line=(context.function_line or line) if context else line,
             text=self._definition(file, line, context),

@@ -331,8 +331,10 @@ class Intake:
 
     def _of_graphdoctor_wrapped(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()
-        names = value.get("arguments")
-        self._wrapped[compile_.frame_id].add(Wrapped(value["qualname"], None if names is None else tuple(names)))
+        names, place = value.get("arguments"), value.get("place")
+        entry = None if place is None else self._recorded_entry(place).replace(qualname=value["qualname"])
+        found = Wrapped(value["qualname"], None if names is None else tuple(names), entry)
+        self._wrapped[compile_.frame_id].add(found)
 
     def wrapped(self, frame_id: int) -> Wrapped | None:
         """What a frame of a decorator's function stands for; None if it isn't one, or if two modules share it."""

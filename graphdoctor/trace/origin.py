@@ -131,6 +131,7 @@ class Wrapped:
 
     qualname: str
     arguments: tuple[str, ...] | None
+    place: StackEntry | None = None
 
     def named(self, text: str) -> str:
         """An expression about the function's values in the program's own names."""

@@ -61,6 +61,8 @@ def test_a_decorated_forward_has_its_own_name(tmp_path: Path) -> None:
         ("alone.wrapper", "Alone.forward"),
         ("shared.wrapper", None),
     ]
+    places = [frame["wraps_at"] and (frame["wraps_at"]["line"], frame["wraps_at"]["text"]) for frame in frames]
+    assert places == [(26, "def forward(self, x):"), None]
     told = sorted(finding["message"] for finding in document["findings"] if finding["code"] == "GD202")
     assert told[0].startswith("`Alone.forward` recompiled once because `x.shape[0]` changed: 3 → 4")
     assert all(message.startswith("`shared.wrapper` recompiled") for message in told[1:])

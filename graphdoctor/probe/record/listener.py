@@ -127,6 +127,8 @@ class TraceListener(torch_trace.TraceLooker):
                     self._write_root()
                 elif (wrapped := _wrapped(file, innermost["line"])) is not None:
                     torch_api.write_artifact("graphdoctor_wrapped", wrapped)
+                    if (place := wrapped["place"]) is not None:
+                        self.want_file(place["file"])
 
     def _write_root(self) -> None:
         values = torch_api.compiled_values()
@@ -204,7 +206,7 @@ def _wrapped(file: str, line: int) -> dict[str, Any] | None:
     """The module's ``forward`` that is being compiled, if its code is a decorator's function; None otherwise.
 
     ``arguments``: what it calls the decorator's ``*args``, none if that isn't certain; None if the decorator has no
-    ``*args, **kwargs``.
+    ``*args, **kwargs``. ``place``: where it is defined; None if the decorator doesn't tell.
     """
     values = torch_api.compiled_values()
     given = values.get("args")
@@ -222,7 +224,22 @@ def _wrapped(file: str, line: int) -> dict[str, Any] | None:
     inner = getattr(forward, "__wrapped__", None)
     is_same = is_open and inner is not None and not hasattr(inner, "__wrapped__") and _passes_on(code)
     names = argument_names(inner, code.co_argcount + len(given or ()))[code.co_argcount :] if is_same else []
-    return {"qualname": forward.__qualname__, "arguments": names if is_open else None}
+    return {
+        "qualname": forward.__qualname__,
+        "arguments": names if is_open else None,
+        "place": None if inner is None else _definition(inspect.unwrap(forward).__code__),
+    }
+
+
+def _definition(code: CodeType) -> dict[str, Any]:
+    """The line with its ``def``, below its decorators."""
+    lines = range(code.co_firstlineno, code.co_firstlineno + _MOST_DECORATORS)
+    is_def = (number for number in lines if linecache.getline(code.co_filename, number).lstrip().startswith(_DEF))
+    summary = traceback.FrameSummary(code.co_filename, next(is_def, lines[0]), code.co_name, lookup_line=False)
+    return stack_entries([summary])[0]
+
+
+_DEF, _MOST_DECORATORS = ("def ", "async def "), 100
 
 
 def _passes_on(code: CodeType) -> bool:
