@@ -156,6 +156,7 @@ def _without_value(statement: ast.stmt | None, condition: str) -> str | None:
     """What to do with an ``if`` of which a branch has no value that could be chosen; None if each has one."""
     if not isinstance(statement, ast.If):
         return None
+    outside = f"Return what `{condition}` is computed from, and take the branch where the function is called"
     branches = [*statement.body, *statement.orelse]
     for node in (node for branch in branches for node in ast.walk(branch)):
         match node:
@@ -180,7 +181,9 @@ def _without_value(statement: ast.stmt | None, condition: str) -> str | None:
                 | ast.Return(value=ast.Tuple(elts=[*_, ast.Constant(value=None)]))
                 | ast.Assign(value=ast.Constant(value=None))
             ):
-                return f"Return what `{condition}` is computed from, and take the branch where the function is called"
+                return outside
+            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str()))]) if not statement.orelse:
+                return outside
     return None
 
 

@@ -84,6 +84,9 @@ class SkippedFunction(BreakRule):
             return f"`{called}` calls `{function}`, which torch doesn't trace"
         return f"torch doesn't trace `{called or function}`"
 
+    def is_consequence(self, site: BreakSite) -> bool:
+        return _is_left_over(site)
+
     def suggested(self, site: BreakSite) -> Fixes:
         is_native = "likely a C extension or builtin" in site.torch_context
         if not site.is_own_code:
