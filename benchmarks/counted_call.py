@@ -5,8 +5,12 @@ With ``--backward`` the sum of its results is differentiated.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
+
+# Under a profiler, processes that Inductor starts to compile in can end this one with a segmentation fault.
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 
 import torch
 from torch.utils._pytree import tree_leaves

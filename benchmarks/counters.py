@@ -99,7 +99,8 @@ def _percent(kernel: dict[str, float | None], name: str) -> str:
 
 def _counted(path: Path, options: Sequence[str], folder: Path) -> list[Counted]:
     """Every kernel of one call by its counters, in order; caches are as the kernels before left them."""
-    how = "--profile-from-start off --clock-control none --cache-control none --csv --page raw --metrics"
+    how = "--target-processes application-only --profile-from-start off --clock-control none --cache-control none"
+    how += " --csv --page raw --metrics"
     script = [sys.executable, str(_HERE / "counted_call.py"), str(path), *options]
     out = run(["ncu", *how.split(), ",".join(_METRICS.values()), *script], cwd=folder).stdout.decode()
     table = csv.reader(out[out.index('"ID"') :].splitlines())
