@@ -288,7 +288,9 @@ def _failed_relations(root: Any, now: _Now) -> Iterator[_Failed]:  # noqa: ANN40
 
 def _failed_aliasing(manager: Any, now: _Now) -> list[_Failed]:  # noqa: ANN401
     first: dict[int, str] = {}
-    for source in getattr(manager, "no_tensor_aliasing_sources", None) or ():
+    for named in getattr(manager, "no_tensor_aliasing_sources", None) or ():
+        # Before 2.15, they are names.
+        source = named if isinstance(named, str) else torch_api.name_of(named)
         value = now.of(source)
         if value is not _UNKNOWN and (other := first.setdefault(id(value), source)) != source:
             return [_failure("NO_TENSOR_ALIASING", source, other=other)]

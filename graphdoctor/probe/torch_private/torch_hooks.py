@@ -198,6 +198,7 @@ class GraphGlobals:
     def __init__(self, latest: Callable[[], tuple[int, int] | None]) -> None:
         self._graphs: dict[str, tuple[dict[str, Any], int, int]] = {}
         self._latest = latest
+        self._noted: tuple[int, int] | None = None
         self._runs: list[WatchedRun] | None = None
         self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
         import_module(_EVAL_FRAME).skip_code(_watched(lambda: None, 0, 0, []).__code__)
@@ -206,7 +207,10 @@ class GraphGlobals:
         self.close: Undo = look_on(owner, "install_global_unsafe", after=self._note)
 
     def _note(self, _result: None, graph: Any, name: str, *_: object) -> None:  # noqa: ANN401
-        if name.startswith("__compiled_fn") and (latest := self._latest()) is not None:
+        latest = self._latest()
+        # From 2.15 on, a graph without operations has a global, too, but never reaches a backend.
+        if name.startswith("__compiled_fn") and latest is not None and latest != self._noted:
+            self._noted = latest
             self._graphs[name] = (graph.global_scope, *latest)
             self._replace(name)
 
