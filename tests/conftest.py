@@ -23,7 +23,6 @@ from typing import Any, Literal
 from unittest import mock
 
 import pytest
-from hypothesis import settings
 
 from graphdoctor.commands import main
 from tests.forking.server import BRIEF, Forking
@@ -65,10 +64,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Looking for garbage in some thousand tests and in torch takes half a second, each time.
     gc.disable()
+    # Each worker would rewrite the assertions of all tests anew, and no probe that a test starts from here be forked.
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # A shell starts a background job deaf to Ctrl-C, and so would be all that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _options.cold = config.getoption("--cold")
+    from hypothesis import settings
+
     # How long an example takes says more about the machine.
     # CI tries the same ones each time: what others find by chance is no reason to refuse a change.
     settings.register_profile("any machine", settings(), deadline=None, derandomize="CI" in os.environ)
@@ -98,7 +102,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
         if item.get_closest_marker("nightly") is not None:
             item.add_marker("slow")
     yield
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    # All of its module's: what they share is then made by one worker.
+    long = {item.path for item in items if item.get_closest_marker("long") is not None}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:
@@ -108,7 +114,6 @@ def pytest_collection_finish() -> None:
     # imported, and Python before 3.11.8 and 3.12.2 can't parse in two threads (CPython issue 106905).
     for module in (explain, running):
         module.import_meanwhile = lambda *_: None
-    gc.collect()
     gc.freeze()
     gc.enable()
 

@@ -9,7 +9,7 @@ from typing import Any
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Measured, Request
-from tests.conftest import RECORDED_LOGS
+from tests.conftest import RECORDED_LOGS, probe_python
 
 
 def recorded(folder: Path, program: str, measured: Measured, *, name: str | None = None, **asked: Any) -> Path:
@@ -18,7 +18,7 @@ def recorded(folder: Path, program: str, measured: Measured, *, name: str | None
     path.write_text(program)
     recording.mkdir()
     spec = RunSpec(target=f"{path}:{name}" if name else str(path), **asked)
-    record(Request.of(spec, measured), recording, Setup(timeout_s=300))
+    record(Request.of(spec, measured), recording, Setup(probe_python(), timeout_s=300))
     return recording
 
 

@@ -51,24 +51,25 @@ SCRIPTS = {
 """Programs that behave alike, whoever runs them."""
 
 TORCH_SCRIPTS = {
-    "an unknown backend": "import torch\ntorch.compile(lambda x: x, backend='nope')(torch.ones(2))\n",
-    "a backend that raises": "import torch\ndef bad(gm, inputs): raise RuntimeError('no')\n"
-    "torch.compile(lambda x: x + 1, backend=bad)(torch.ones(2))\n",
-    "a backend that raises, verbosely": "import os\nos.environ['TORCHDYNAMO_VERBOSE'] = '1'\nimport torch\n"
-    "def bad(gm, inputs): raise RuntimeError('no')\ntorch.compile(lambda x: x + 1, backend=bad)(torch.ones(2))\n",
-    "fullgraph": "import torch\ndef f(x):\n    print(x)\n    return x + 1\n"
+    "exceptions": "import importlib.util\nprint(importlib.util.find_spec('torch').name)\nimport traceback, torch\n"
+    "print(vars(torch.__loader__), torch.__spec__.loader is torch.__loader__, torch.__file__)\n"
+    "def g(x): return x + 1\n@torch.compile(backend='eager')\ndef f(x):\n"
+    "    return torch.compile(g, backend='eager')(x) * 2\n"
+    "print(f(torch.ones(2)), torch.compile.__code__.co_filename)\n"
+    "def bad(gm, inputs): raise RuntimeError('no')\n"
+    "for backend in ('nope', bad):\n    try:\n"
+    "        torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))\n"
+    "    except Exception:\n        traceback.print_exc()\n"
+    "def f(x):\n    print(x)\n    return x + 1\n"
     "torch.compile(f, backend='eager', fullgraph=True)(torch.ones(2))\n",
-    "a recompile that raises": "import os\nos.environ['TORCHDYNAMO_VERBOSE'] = '1'\nimport torch\n"
+    "verbose exceptions": "import os\nos.environ['TORCHDYNAMO_VERBOSE'] = '1'\nimport traceback, torch\n"
+    "def bad(gm, inputs): raise RuntimeError('no')\ntry:\n"
+    "    torch.compile(lambda x: x + 1, backend=bad)(torch.ones(2))\nexcept Exception:\n    traceback.print_exc()\n"
     "torch._dynamo.config.error_on_recompile = True\nf = torch.compile(lambda x: x + 1, backend='eager')\n"
     "f(torch.ones(2))\nf(torch.ones(3))\n",
-    "torch.compile inside": "import torch\ndef g(x): return x + 1\n@torch.compile(backend='eager')\ndef f(x):\n"
-    "    return torch.compile(g, backend='eager')(x) * 2\n"
-    "print(f(torch.ones(2)), torch.compile.__code__.co_filename)\n",
     "an import of torch that fails": "import sys\nclass Block:\n    def find_spec(self, name, path, target=None):\n"
     "        if name == 'torch._tensor': raise ImportError('blocked')\n"
     "sys.meta_path.insert(0, Block())\nimport torch\n",
-    "torch as a module": "import importlib.util\nprint(importlib.util.find_spec('torch').name)\nimport torch\n"
-    "print(vars(torch.__loader__), torch.__spec__.loader is torch.__loader__, torch.__file__)\n",
 }
 
 TRAIN = """\

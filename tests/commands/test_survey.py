@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.conftest import clean_environment
+from tests.conftest import clean_environment, run_command
 
 GOOD = """
 import torch
@@ -119,10 +119,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _cli(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "graphdoctor", *args]
-    return subprocess.run(
-        command, cwd=folder, env=clean_environment(), capture_output=True, encoding="utf-8", timeout=400, check=False
-    )
+    return run_command(*args, cwd=folder, timeout=400)
 
 
 @pytest.fixture(scope="module")

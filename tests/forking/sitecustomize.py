@@ -82,19 +82,21 @@ def _load_torch() -> None:
     _import_each(_WHILE_COMPILING)
     torch._dynamo.list_backends(None)
     torch.overrides.get_overridable_functions()
-    # It takes a second, and the answer is the same for every program.
+    warm_up = _load_probe()
+    # These take a second, and the answers are the same for every program.
+    warm_up(has_vectors=True)
     torch._inductor.cpu_vec_isa.valid_vec_isa_list()
-    _load_probe()
     # For a number in torch's metrics that nobody reads here, it flushes the processor's caches after each compile,
     # which takes 25 ms (torch/_dynamo/guards.py, 2.13).
     torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
 
 
-def _load_probe() -> None:
-    """Import the probe's own modules as its main script does."""
+def _load_probe() -> Any:
+    """Import the probe's own modules as its main script does; returns what warms Inductor up."""
     script = _from_file("_probe_main", os.path.join(_probe, "__main__.py"))
     script._load_package()
     importlib.import_module(f"{script._PACKAGE}.ways_in.warm").load()
+    return importlib.import_module(f"{script._PACKAGE}.torch_private.torch_inductor").warm_up
 
 
 def _from_file(name: str, file: str) -> Any:

@@ -47,10 +47,12 @@ def inputs() -> tuple[torch.Tensor, ...]:
 @contextmanager
 def described() -> Iterator[list[dict]]:
     """The graphs for which code is generated meanwhile."""
+    from torch._functorch import config as autograd
     from torch._inductor import config
 
     recorder, found = CodegenRecorder(lambda _: None), []
-    with config.patch(force_disable_caches=True):
+    # Code is generated each time, and kernels that were compiled from it before are found.
+    with config.patch(fx_graph_cache=False), autograd.patch(enable_autograd_cache=False):
         before = config.trace.provenance_tracking_level
         watch = CodegenWatch(lambda graph: found.append(json.loads(json_text(recorder.described(graph)))))
         try:

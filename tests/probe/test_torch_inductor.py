@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import clean_environment
+from tests.conftest import clean_environment, run_script
 
 SCRIPT = """\
 import os
@@ -67,8 +67,7 @@ def test_code_is_generated_each_time_and_compiled_once(tmp_path: Path) -> None:
     script.write_text(ANEW)
     compiled: list[dict[Path, int]] = []
     for number in ("first", "second"):
-        command = [sys.executable, script, tmp_path / "caches", tmp_path / number]
-        subprocess.run(command, cwd=tmp_path, env=clean_environment(), check=True)
+        run_script(script, tmp_path / "caches", tmp_path / number, cwd=tmp_path, env=clean_environment())
         compiled.append({path: path.stat().st_mtime_ns for path in (tmp_path / "caches").rglob("*.so")})
         assert {path.name for path in (tmp_path / number).iterdir()} == {"autograd", "graphs", "times"}
     assert compiled[0] == compiled[1] != {}

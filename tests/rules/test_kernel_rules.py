@@ -33,7 +33,7 @@ from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import RunChange
 from tests import factories
-from tests.conftest import RunCli
+from tests.conftest import RunCli, probe_python
 from tests.rules.said import findings, said
 from tests.rules.test_documentation import BELOW_DYNAMO, first_block
 from tests.studies.profile import facts
@@ -297,7 +297,7 @@ def measured(code: str, folder: Path, *, eager: bool = False, is_profile: bool =
     plan = {**RunChange().plan(), "is_eager": True, "references": {}, "outputs": str(folder / "outputs.pt")}
     request = Request(spec, Request.of(spec).target, measured=measures, trial=plan if eager else None)
     (folder / "recording").mkdir()
-    ended = record(request, folder / "recording", Setup(timeout_s=300))
+    ended = record(request, folder / "recording", Setup(probe_python(), timeout_s=300))
     assert ended.reason == "finished", ended.message
     return read_recording(folder / "recording")
 

@@ -12,7 +12,7 @@ from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.guards import guards_view
 from graphdoctor.views.report import report_view
-from tests.conftest import RECORDED_LOGS, REPOSITORY
+from tests.conftest import RECORDED_LOGS, REPOSITORY, probe_python
 from tests.samples.test_sample_models import SAMPLES
 from tests.views import test_fixes as fixes
 from tests.views.outputs import on_terminal
@@ -32,7 +32,11 @@ def check(recording: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("program", [*SAMPLES, GPT2], ids=lambda path: path.stem)
 def test_a_report_fits(program: Path, tmp_path: Path) -> None:
-    record(Request.of(RunSpec(target=str(program)), Measured(guard_cost=True)), tmp_path, Setup(timeout_s=300))
+    record(
+        Request.of(RunSpec(target=str(program)), Measured(guard_cost=True)),
+        tmp_path,
+        Setup(probe_python(), timeout_s=300),
+    )
     check(tmp_path)
 
 

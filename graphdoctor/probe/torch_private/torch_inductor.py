@@ -66,18 +66,21 @@ def warm_up(*, has_vectors: bool) -> None:
     """Import what Inductor imports while it compiles, and ask what it asks once in each process: forks then know.
 
     ``has_vectors``: find out which vector instructions kernels can use; each check starts an interpreter that loads a
-    small compiled file. What settings say of it is looked up again. A name that this torch lacks takes longer later.
+    small compiled file. What settings say of it is looked up again. The header of kernels with them is looked for,
+    too, which runs the compiler. A name that this torch lacks takes longer later.
     """
     patterns = importlib.import_module(_PATTERNS)
     for module in pkgutil.iter_modules(patterns.__path__, f"{_PATTERNS}."):
         importlib.import_module(module.name)
     # The part of the keys of Inductor's cache that stands for torch itself.
-    importlib.import_module("torch._inductor.codecache").torch_key()
+    codecache = importlib.import_module("torch._inductor.codecache")
+    codecache.torch_key()
     if has_vectors:
         vectors = importlib.import_module(_VECTORS)
         before = os.environ.get(_FOLDER)
         try:
             vectors.valid_vec_isa_list()
+            codecache.CppPythonBindingsCodeCache.load_async("// at::vec::")
             vectors.valid_vec_isa_list.cache_clear()
         finally:
             if before is None:

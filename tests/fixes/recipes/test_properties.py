@@ -224,8 +224,7 @@ def test_a_case_in_another_spelling_is_mended_too(
         found = finding(found.code, found.location.line, columns, context=place.context, changes=place.finding.changes)
     # What equaled a number is known of the file.
     sizes = {(str(PATH), *rest): equal for (_, *rest), equal in place.equal_sizes.items()}
-    one, other = (Place(SourceFile.parse(PATH, content), found, sizes) for _ in range(2))
-    assert check(recipe, one, other)
+    check_edit(content, recipe.edit(Place(SourceFile.parse(PATH, content), found, sizes)))
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
+from tests.conftest import probe_python
 from tests.factories import diagnosed
 
 KERNELS = KernelShare(call_us=1000.0, library_us=900.0, generated_us=20.0, copy_us=0.0, launches=4, region_runs=1)
@@ -93,7 +94,7 @@ def example_inputs():
 def test_kernels_that_only_one_side_has_are_named_with_their_lines(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(SLOW)
     spec = RunSpec(target=f"{tmp_path / 'model.py'}:forward", backend="inductor")
-    with Replays(Request.of(spec), tmp_path / "replays", Setup(timeout_s=300)) as replays:
+    with Replays(Request.of(spec), tmp_path / "replays", Setup(probe_python(), timeout_s=300)) as replays:
         reference = Reference(replays, Program(), on_phase=str, measured=Measured(kernels=True), is_judging=False)
         eager = reference.eager.kernels
         assert eager is not None

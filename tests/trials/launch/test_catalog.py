@@ -17,6 +17,7 @@ from graphdoctor.probe.wire import program_header
 from graphdoctor.trials.launch.catalog import architectures, file_name, write_program
 from graphdoctor.trials.launch.child import Setup, probe_command
 from graphdoctor.trials.launch.warm import WarmProbes
+from tests.conftest import probe_python
 from tests.sections import sections
 
 
@@ -79,7 +80,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def warm() -> Iterator[WarmProbes]:
-    probes = WarmProbes(probe_command(sys.executable))
+    probes = WarmProbes(probe_command(probe_python()))
     yield probes
     probes.close()
 
@@ -87,7 +88,7 @@ def warm() -> Iterator[WarmProbes]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("fake")
 def test_what_goes_wrong_with_an_architecture_is_a_refusal(tmp_path: Path, warm: WarmProbes) -> None:
-    found = architectures("transformers", Setup(python=sys.executable, timeout_s=120))
+    found = architectures("transformers", Setup(python=probe_python(), timeout_s=120))
     assert found.version == "9.9"
     assert {item.name: item.family for item in found.architectures}["fine"] == "vision"
 
@@ -97,7 +98,7 @@ def test_what_goes_wrong_with_an_architecture_is_a_refusal(tmp_path: Path, warm:
             name,
             tmp_path / "programs",
             Setup(
-                python=sys.executable,
+                python=probe_python(),
                 timeout_s=timeout_s,
                 memory_bytes=2**31,
                 warm=warm if sys.platform == "linux" else None,
@@ -147,7 +148,7 @@ def test_programs_of_transformers_run_on_their_own(tmp_path: Path, warm: WarmPro
     names = ("llama", "vit", "wav2vec2")
     for name in names:
         found = write_program(
-            "transformers", name, tmp_path, Setup(python=sys.executable, timeout_s=300, memory_bytes=2**32, warm=warm)
+            "transformers", name, tmp_path, Setup(python=probe_python(), timeout_s=300, memory_bytes=2**32, warm=warm)
         )
         assert isinstance(found, Program), found
         assert found.parameters is not None
