@@ -78,8 +78,10 @@ class ScalarRead(BreakRule):
             return
         yield code_fix(_keep(site, around))
         # torch can capture item() and tolist() as dynamic numbers; `math.sqrt(t)` needs the value itself, as a branch
-        # and `range` do. A captured `bool` can take the wrong case of a `match` (torch 2.13).
-        if _is_captured(site) and site.called != "bool" and not around & {"if", "check", "while", "range"}:
+        # and `range` do. A captured `bool` can take the wrong case of a `match`, and a number that is captured in an
+        # autograd.Function ends in an error of torch's own (2.13).
+        is_inside = site.is_inside("_functorch/autograd_function") or bool(around & {"if", "check", "while", "range"})
+        if _is_captured(site) and site.called != "bool" and not is_inside:
             where = "it indexes a tensor" if "index" in around else "no branch depends on it"
             title = f"Let torch capture the read as a dynamic number, if {where}"
             yield setting("capture_scalar_outputs", title, "torch's hint for GB0124")
