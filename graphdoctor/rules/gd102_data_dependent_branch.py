@@ -133,7 +133,7 @@ class DataDependentBranch(BreakRule):
                 yield code_fix(f"{_in_place_of(name, site.node)}{choose}")
             case "inside":
                 yield call_fix("Call it outside the compiled function")
-            case "if" if (why := _without_value(site.statement_node, condition)) is not None:
+            case "if" if (why := without_value(site.statement_node, condition)) is not None:
                 yield code_fix(why)
             case "if" | "ternary" if _is_membership(branch.condition):
                 yield code_fix("Compare in the graph, with `==` or `torch.isin`, and choose by it with `torch.where`")
@@ -152,7 +152,7 @@ def _is_membership(test: ast.expr | None) -> bool:
     return isinstance(test, ast.Compare) and any(isinstance(op, ast.In | ast.NotIn) for op in test.ops)
 
 
-def _without_value(statement: ast.stmt | None, condition: str) -> str | None:
+def without_value(statement: ast.stmt | None, condition: str) -> str | None:
     """What to do with an ``if`` of which a branch has no value that could be chosen; None if each has one."""
     if not isinstance(statement, ast.If):
         return None

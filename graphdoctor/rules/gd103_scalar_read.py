@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from graphdoctor.rules.gd102_data_dependent_branch import without_value
 from graphdoctor.rules.toolkit import SORT_IN_GRAPH, BreakRule, BreakSite, Fixes, code_fix, setting, shortened
 
 _INSTEAD = {
@@ -125,6 +126,12 @@ def _keep(site: BreakSite, around: set[str]) -> str:
         return "Give the loop a fixed number of steps that doesn't depend on a tensor"
     if "index" in around:
         return "Keep a tensor instead of the Python container, and select from it with `torch.index_select`"
+    match site.node, site.statement_node:
+        case ast.Call(func=ast.Attribute(value=tensor, attr="item")) as read, ast.If() as branch if "if" in around:
+            # The branch by the tensor itself.
+            kept = ast.parse(ast.unparse(branch).replace(ast.unparse(read), ast.unparse(tensor))).body[0]
+            if isinstance(kept, ast.If) and (why := without_value(kept, shortened(ast.unparse(kept.test)))) is not None:
+                return why
     match site.node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             instead = f"Use `torch.logical_not({shortened(ast.unparse(operand))})` instead of `not`"
