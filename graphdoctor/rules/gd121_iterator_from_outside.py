@@ -67,7 +67,7 @@ class IteratorFromOutside(BreakRule):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if site.is_comprehension:
-            yield code_fix("Fix the break for which torch skips the function: then this is compiled with it")
+            yield code_fix("Fix the break for which torch skips the function: then torch compiles this as part of it")
         elif site.called == "next":
             yield code_fix(f"Call `{site.shown}` before the compiled function, and pass the value in")
         else:
