@@ -13,6 +13,9 @@ from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, cod
 
 _PYTHON_CALLS = frozenset({"all", "any", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"})
 """Calls that answer without a tensor, so that they may protect what comes after them from being computed."""
+_PYTHON_PREDICATES = frozenset(
+    {"callable", "hasattr", "is_complex", "is_contiguous", "is_floating_point", "is_tensor", "isinstance"}
+)
 _PYTHON_COMPARISONS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 Kind = Literal["if", "ternary", "while", "raise", "assert", "filter", "boolean", "inside"]
@@ -165,7 +168,8 @@ def without_value(statement: ast.stmt | None, condition: str) -> str | None:
                     "Replace the branch that raises with an `assert` of one condition, which torch keeps in the graph"
                 )
             case ast.Break() | ast.Continue():
-                return f"Run every step of the loop, and let `torch.where` choose by `{condition}` what a step changes"
+                chosen = f"let `torch.where` choose by `{condition}` what a step changes"
+                return f"Run every step of the loop, and {chosen}, if no list or shape grows with the steps"
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=target, attr=method), args=given)) if method.endswith(
                 "_"
             ) and not method.startswith("_"):
@@ -286,8 +290,8 @@ def _is_answered_by_python(test: ast.expr) -> bool:
     match test:
         case ast.Compare(ops=ops):
             return all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
-        case ast.Call(func=ast.Name(id="isinstance" | "hasattr" | "callable")):
-            return True
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name in _PYTHON_PREDICATES
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return _is_answered_by_python(operand)
     return False

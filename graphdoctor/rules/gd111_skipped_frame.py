@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.facts.recording import Enclosing
+from graphdoctor.facts.recording import BreakRecord, Enclosing
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.toolkit import (
     BreakSite,
@@ -69,15 +69,21 @@ class SkippedFrame(RecordingRule, severity="error"):
     """
 
     def findings(self, view: RecordingView) -> Matches:
-        return (_match(site, view) for site in view.sites if site.effects.skipped_frames)
+        known = (site for site in view.sites if site.effects.eager_frames)
+        return (_match(site, view) for site in known if any(map(_is_skipped, site.records)))
+
+
+def _is_skipped(record: BreakRecord) -> bool:
+    return record.effect == "frame_skipped"
 
 
 def _match(site: BreakSite, view: RecordingView) -> RuleMatch:
-    skipped = [record for record in site.records if record.effect == "frame_skipped"]
+    skipped = list(filter(_is_skipped, site.records))
     stack = skipped[0].stack
     where = _enclosing(site, stack, view)
-    verb = "is" if len(site.effects.skipped_frames) == 1 else "are"
-    names = " and ".join(f"`{name}`" for name in site.effects.skipped_frames)
+    whole, rest = site.effects.skipped_frames, site.effects.rest_eager_frames
+    verb = "is" if len({*whole, *rest}) == 1 else "are"
+    names = " and ".join([*(f"`{name}`" for name in whole), *(f"the rest of `{name}`" for name in rest)])
     inside, related = "", []
     if where is not None:
         entry, block = where
@@ -107,13 +113,18 @@ def _enclosing(site: BreakSite, stack: tuple[StackEntry, ...], view: RecordingVi
         kinds = _LOOPS
     elif "Graph break under GenericContextWrappingVariable" in site.chained_types:
         kinds = ("with",)
+    beginning: _Where | None = None
     for entry in reversed(stack):
         context = view.contexts.get(entry.at)
         if entry.origin == "torch" or context is None:  # nn.Module calls hooks in a loop of its own
             continue
-        if block := next((block for block in context.enclosing if block.kind in kinds), None):
-            return entry, block
-    return None
+        blocks = [block for block in context.enclosing if block.kind in kinds]
+        # What a `for` or `with` begins with is evaluated once, before it: its line is in the blocks around it.
+        within = [block for block in blocks if block.kind == "while" or block.line != context.statement_line]
+        if within:
+            return entry, within[0]
+        beginning = beginning or next(((entry, block) for block in blocks), None)
+    return beginning
 
 
 def _entry_at(entry: StackEntry, line: int, text: str | None) -> StackEntry:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.rules.toolkit import WITHIN_CALL, Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, setting
+
+_READ = re.compile(r"\b(?:item|tolist|int|float)\(")
 
 
 class NumberArgument(RecompileRule):
@@ -53,7 +56,7 @@ class NumberArgument(RecompileRule):
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
-        if "___stack" in (change.source or ""):
+        if "___stack" in (change.source or "") and _READ.search(change.expression):
             title = "Let torch keep the number in the graph"
             return (
                 setting("capture_scalar_outputs", title, is_safe=True),

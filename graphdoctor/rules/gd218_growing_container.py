@@ -93,6 +93,7 @@ def _adds(change: GuardChange) -> bool:
         return False
     if container.endswith(".__self__"):  # of a bound method, such as `history.append`
         return f"{container.removesuffix('.__self__')}(" in text
+    text = text.replace('"', "'")  # as torch writes keys
     if re.search(_GROWS.format(re.escape(container.rpartition(".")[2])), text):
         return True
     # Under another name: what the line reads of the container itself would stand there.

@@ -96,6 +96,7 @@ def also_changed(nearest: ComparedEntry, last: ComparedEntry) -> tuple[GuardChan
 
 
 _CARRIED = re.compile(r"\b___stack\d+")
+_NUMBER_OF_ONE = re.compile(r"^___stack\d+ = (?!.*___stack)")
 _GUARD_NAMES = re.compile(r'guard on "(\w+)"')
 _CAPTURED = re.compile(r"\.__closure__\[\d+\]\.cell_contents")
 _ARGUMENT = re.compile(r"[LG]\['.*\]")
@@ -174,9 +175,12 @@ def _entry(printed: PrintedEntry | None, place: PlaceReader) -> StackEntry | Non
 def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> RecompileCause:
     """The cause with names for the values that Dynamo passed to a resume function."""
 
+    def value(text: str | None) -> str | None:
+        return text and _CARRIED.sub(lambda match: carried(match[0]), _NUMBER_OF_ONE.sub("", text))
+
     def named(changes: tuple[GuardChange, ...]) -> tuple[GuardChange, ...]:
         words = ((change, _carried_words(change.expression, carried)) for change in changes)
-        return tuple(change.replace(expression=text) for change, text in words)
+        return tuple(each.replace(expression=text, old=value(each.old), new=value(each.new)) for each, text in words)
 
     return cause.replace(changes=named(cause.changes), also_changed=named(cause.also_changed))
 

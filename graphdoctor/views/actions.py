@@ -30,6 +30,11 @@ class Action:
         return frozenset(id_ for finding in found for id_ in finding.compile_ids if not id_.endswith("/0"))
 
     @property
+    def changed(self) -> set[tuple[str, str]]:
+        """The values whose changes it is for."""
+        return {change.key for finding in self.findings for change in finding.changes}
+
+    @property
     def _costs(self) -> list[Cost]:
         return [finding.cost for finding in self.findings if finding.cost is not None]
 
@@ -68,12 +73,26 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
         edit = None if fix is None else fix.diff or fix.snippet
         key = (edit or fix.title, fix.place) if fix else cluster[0].fingerprint
         found.setdefault(key, Action(fix)).findings.extend(cluster)
-    ordered = sorted(found.values(), key=_rank)
+    ordered = sorted(_with_limits([*found.values()]), key=_rank)
     counted_ids: frozenset[str] = frozenset()
     for action in ordered:
         action.counted_ids = action.recompile_ids & counted_ids
         counted_ids |= action.recompile_ids
     return ordered
+
+
+def _with_limits(found: list[Action]) -> list[Action]:
+    """The actions, without those that only point to what reached the limit: what to do about that is for both."""
+    pointing = [action for action in found if action.fix and action.fix.kind == "call"]
+    limits = [action for action in pointing if {one.code for one in action.findings} == {"GD201"}]
+    for limit in limits:
+        causes = [
+            each for each in found if each not in limits and each.fix and not limit.changed.isdisjoint(each.changed)
+        ]
+        if causes:
+            max(causes, key=lambda cause: len(cause.recompile_ids)).findings.extend(limit.findings)
+            found.remove(limit)
+    return found
 
 
 def _rank(action: Action) -> tuple[bool, int, bool, bool, float, float]:

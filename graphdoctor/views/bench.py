@@ -7,16 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphdoctor.facts.bench import (
-    EAGER,
-    BenchPart,
-    BenchReport,
-    Correctness,
-    Stages,
-    Sweep,
-    Variant,
-    VariantStatus,
-)
+from graphdoctor.facts.bench import EAGER, BenchPart, BenchReport, Correctness, Stages, Sweep, Variant, VariantStatus
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import KernelShare

@@ -118,10 +118,7 @@ def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -
 
 
 def study_view(
-    report: BenchReport | CureReport | ExportReport | ProfileReport,
-    kind: str,
-    parts: Iterable[Block],
-    then: str | None,
+    report: BenchReport | CureReport | ExportReport | ProfileReport, kind: str, parts: Iterable[Block], then: str | None
 ) -> View:
     """Parts about what a study found out as a document, and the command to run next."""
     return View(run_title(report), kind, tuple(parts), report.graphdoctor_version, then)

@@ -202,7 +202,7 @@ def recompiled_for(changed: GuardChange) -> Recording:
 
 def filled(source: str, line: str, old: str | None, new: str) -> Recording:
     """A container whose length changed, guarded on at a line."""
-    changed = change("length", f"len({source[3:].replace(chr(39) + ']', '')})", old, new, source=source)
+    changed = change("length", f"len({source[3:].replace(chr(39) + ']', '', 1)})", old, new, source=source)
     return recompiled_for(changed.replace(guard_location=entry(12, line)))
 
 
@@ -236,6 +236,7 @@ def test_a_container_grows_where_its_own_line_adds_to_it() -> None:
         ("L['seen']", "seen.append(y)", "0", "1"),
         # Under another name, and through a bound method.
         ("L['self'].logs['loss']", "log.append(loss)", "0", "1"),
+        ("L['self'].logs['loss']", 'self.logs["loss"].append(loss)', "0", "1"),
         ("G['log'].__self__", "log(loss)", "0", "1"),
     ]
     changes = [
@@ -433,6 +434,15 @@ def test_a_break_in_a_package_that_skips_a_function(snapshot: SnapshotAssertion)
     assert said({"alone": skipped_in_package(), "in a loop": skipped_in_package(loop)}, "GD111") == snapshot
 
 
+def test_a_break_that_skips_a_resume_function_leaves_what_came_before_in_graphs() -> None:
+    broken = record(entry(16, "x = block(x)"), effect="frame_skipped", compile_id="1/0")
+    frames = (frame(), frame(1, resumes_at=15))
+    compiles = (compiled(), compiled("1/0", outcome="skipped"))
+    found = {one.code: one for one in findings(recording(breaks=(broken,), frames=frames, compiles=compiles))}
+    assert found["GD111"].message.startswith("the rest of `Net.forward` is not compiled")
+    assert (found["GD111"].effects.skipped_frames, found["GD111"].effects.rest_eager_frames) == ((), ("Net.forward",))
+
+
 def skipped_in(*blocks: Enclosing, types: tuple[str, ...] = (), is_called: bool = False) -> list[str]:
     """What GD111 advises for a break in blocks, on their line or in a function that the line calls."""
     call = "y = inner(y)"
@@ -462,6 +472,10 @@ def test_a_line_is_moved_out_of_all_that_keeps_torch_from_resuming() -> None:
     ]
     # The body is a call already.
     assert skipped_in(loop, types=loops, is_called=True) == []
+    # What a loop goes over is evaluated before it, in the loop around.
+    begun = Enclosing(kind="for", line=16, text="for i in x.tolist():")
+    assert skipped_in(begun, loop, types=loops) == skipped_in(loop, types=loops)
+    assert "line 16" in skipped_in(begun, types=loops)[0]
 
 
 def test_whose_call_breaks_the_graph_on_purpose(snapshot: SnapshotAssertion) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.facts.recompiles import ChangeKind, GuardChange
+from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause
 from graphdoctor.trace.causes import (
     ComparedEntry,
     also_changed,
     cause_of_reasons,
     cause_of_record,
     nearest_entry,
+    with_carried,
     with_previous,
 )
 from graphdoctor.trace.guards.state import read_state, short_dtype, state_changes, state_words
@@ -213,3 +214,21 @@ def test_a_sets_member_is_not_said_beside_the_set() -> None:
     whole = {"leaf": "EQUALS_MATCH", "source": "L['s']", "text": ["L['s'] == {'a'}"], "now": {"text": "{'b'}"}}
     cause = cause_of_record({"nearest": "0/0", "failed": [member, whole]}, lambda *_place: None)
     assert [said(change) for change in cause.changes] == [("value", "s", "{'a'}", "{'b'}")]
+
+
+@for_each(
+    "now, told",
+    [
+        ("___stack0 = 0.25", "0.25"),
+        ("___stack0.shape[0] = 7", "it.shape[0] = 7"),
+        ("___stack0 = 1, ___stack1 = 2", "it = 1, it = 2"),
+    ],
+)
+def test_what_a_carried_value_is_now_has_no_name_of_torchs(now: str, told: str) -> None:
+    (found,) = with_carried(
+        RecompileCause(
+            nearest=None, entry_count=1, changes=(change("2 <= ___stack0", now, now, "relation"),), is_exact=True
+        ),
+        lambda _name: "it",
+    ).changes
+    assert (found.expression, found.old, found.new) == ("2 <= it", told, told)

@@ -140,3 +140,14 @@ def test_what_compiles_without_end_comes_before_what_costs_more() -> None:
     assert [action.findings for action in actions([costly, endless])] == [[endless], [costly]]
     worse = costly.replace(severity="error")
     assert [action.findings for action in actions([worse, endless])] == [[worse], [endless]]
+
+
+def test_a_limit_is_left_to_what_reached_it() -> None:
+    one, number = sorted((each for each in two_values() if each.changes), key=lambda each: each.code)
+    fixes = (Fix(title="See its finding", kind="call"), Fix(title="Raise it", kind="config", snippet="limit = 64"))
+    limit = number.replace(code="GD201", severity="error", compile_ids=("0/4",), fingerprint="limit", fixes=fixes)
+    codes = [[each.code for each in action.findings] for action in actions([limit, one, number])]
+    assert codes == [["GD203", "GD201"], ["GD202"]]
+    assert [action.findings for action in actions([limit])] == [[limit]]
+    raised = limit.replace(fixes=(fixes[0], fixes[1].replace(verdict="verified")))
+    assert [action.findings for action in actions([raised, number])] == [[raised], [number]]

@@ -263,7 +263,7 @@ def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[_Fail
         failed = [
             _failure(type(leaf).__name__, source, leaf.verbose_code_parts())
             for leaf in child.get_leaf_guards()
-            if callable(leaf) and leaf(value) is False
+            if callable(leaf) and _is_failed(leaf, value)
         ]
         then = seen.values.get(source) if seen else None
         if not failed and then is not None and torch_guards.is_dict_manager(child):
@@ -274,6 +274,13 @@ def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[_Fail
         # Below another type or object there is nothing to compare with.
         if all(item["leaf"] in _COMPARABLE for item in failed):
             yield from _failed_below(child, now, seen)
+
+
+def _is_failed(leaf: Any, value: Any) -> bool:  # noqa: ANN401
+    try:
+        return leaf(value) is False
+    except Exception:  # noqa: BLE001 - the length of None, say: the guard on the type before it has failed
+        return False
 
 
 def _failed_relations(root: Any, now: _Now) -> Iterator[_Failed]:  # noqa: ANN401

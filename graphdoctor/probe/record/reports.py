@@ -120,7 +120,7 @@ def failure_gaps(listener: TraceListener, recompiles: RecompileRecorder, keeper:
     for name, count in listener.failures.items():
         yield "stacks", f"{count} of torch's records could not be read during the run ({name})."
     for name, count in recompiles.failures.items():
-        yield "recompile_causes", f"{count} sets of guards could not be read during the run ({name})."
+        yield "recompile_causes", f"{count} of the sets of guards could not be read during the run ({name})."
 
 
 class CompileSwitches:

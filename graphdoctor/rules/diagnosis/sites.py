@@ -130,7 +130,8 @@ def _effects(records: Iterable[BreakRecord], view: RecordingView, order: Callabl
             continue
         broken.add(record.compile_id)
         if record.effect == "frame_skipped":
-            skipped[frame.name] = None
+            # Of a function that torch resumed before, what comes before runs in graphs.
+            (skipped if frame.resumes_at is None else rest_eager)[frame.name] = None
         rest_eager |= dict.fromkeys(left_eager(record, frame, view))
         if record.effect in ("resumed", "rest_eager") and (line := _frame_line(record, frame)) is not None:
             resumes.add((frame.file, frame.function, line))

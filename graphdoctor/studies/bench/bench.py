@@ -26,15 +26,7 @@ from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.bench.minified import minified
 from graphdoctor.studies.bench.reasons import look_at, reasons
 from graphdoctor.studies.bench.stages import Subject, follow
-from graphdoctor.studies.bench.timings import (
-    Measured,
-    SideBySide,
-    Timing,
-    Timings,
-    slug,
-    throughput_of,
-    variant_of,
-)
+from graphdoctor.studies.bench.timings import Measured, SideBySide, Timing, Timings, slug, throughput_of, variant_of
 from graphdoctor.studies.bench.variants import Sizes, VariantSpec, name_of, variants_of
 from graphdoctor.studies.bench.verdict import verdict
 from graphdoctor.trials.judge import Reference
@@ -213,13 +205,7 @@ class _Bench:
         is_comparable = not is_noisy and shown.judgement != "faster"
         beside = reference.eager.kernels if is_comparable else None
         look = look_at(
-            reference,
-            self.program,
-            name,
-            one.spec.changes,
-            self.folder,
-            beside=beside,
-            has_causes=self._has_causes,
+            reference, self.program, name, one.spec.changes, self.folder, beside=beside, has_causes=self._has_causes
         )
         recording, summary, judged = look.recording, look.diagnosis.summary, look.verdict
         self._keep_gaps(shown.name, recording)

@@ -73,11 +73,7 @@ class Subject:
 
 
 def follow(
-    subject: Subject,
-    *,
-    limit_s: float,
-    on_phase: Callable[[str], None],
-    known: Sequence[tuple[Subject, Stages]] = (),
+    subject: Subject, *, limit_s: float, on_phase: Callable[[str], None], known: Sequence[tuple[Subject, Stages]] = ()
 ) -> Stages:
     """Find the first stage of the compiler that fails, and what of it."""
     following = _Following(subject, time.monotonic() + limit_s, on_phase)

@@ -239,13 +239,7 @@ class SideBySide:
         return start
 
     def _probe(
-        self,
-        spec: VariantSpec,
-        program: Program,
-        name: str,
-        *,
-        cache: Path | None = None,
-        is_start_timed: bool = False,
+        self, spec: VariantSpec, program: Program, name: str, *, cache: Path | None = None, is_start_timed: bool = False
     ) -> ServedProbe:
         """A process that runs a program as its user would, and times its steady call whenever it is asked.
 

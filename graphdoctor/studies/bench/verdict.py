@@ -16,14 +16,7 @@ from graphdoctor.facts.wording import factor_text, listed, shortened
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
 from graphdoctor.rules.gd510_tensor_float_off import Tf32Off
 from graphdoctor.studies.bench.variants import asks_for_cuda_graphs, with_cuda_graphs
-from graphdoctor.views.measures import (
-    calling_text,
-    calls_text,
-    interval_text,
-    is_too_noisy,
-    skip_text,
-    time_text,
-)
+from graphdoctor.views.measures import calling_text, calls_text, interval_text, is_too_noisy, skip_text, time_text
 from graphdoctor.views.words import TOO_NOISY
 
 _MAX_NAMED = 3

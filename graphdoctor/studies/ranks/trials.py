@@ -84,10 +84,7 @@ def _suggested(finding: JobFinding) -> Iterator[tuple[JobRemedyKind, str, Settin
 
 
 def try_remedies(
-    remedies: Sequence[Remedy],
-    job: Job,
-    run_again: Callable[[RunChange, str], Ran],
-    on_trial: Callable[[str], None],
+    remedies: Sequence[Remedy], job: Job, run_again: Callable[[RunChange, str], Ran], on_trial: Callable[[str], None]
 ) -> tuple[JobTrial, ...]:
     """Try each remedy by itself."""
     trials: list[JobTrial] = []

@@ -189,9 +189,7 @@ def _following(statement: ast.AST, inner: str) -> tuple[str, ...]:
     if isinstance(statement, _LOOPS) and inner == "body":
         return ("orelse",)
     if isinstance(statement, _TRIES):
-        return {
-            "body": ("handlers", "orelse", "finalbody"),
-            "handlers": ("finalbody",),
-            "orelse": ("finalbody",),
-        }.get(inner, ())
+        return {"body": ("handlers", "orelse", "finalbody"), "handlers": ("finalbody",), "orelse": ("finalbody",)}.get(
+            inner, ()
+        )
     return ()

@@ -98,6 +98,15 @@ def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerpri
     assert at(7) == at(70)
 
 
+def test_only_a_number_that_was_read_from_a_tensor_is_kept_as_one() -> None:
+    def advised(read: str) -> str:
+        carried = change("number", f"the value of `{read}` at model.py:5", "1.5", "2.5", source="L['___stack0']")
+        return diagnosed(facts_of(recompiled("0/1", carried))).findings[0].fixes[0].title
+
+    assert advised("x.max().item()").startswith("Let torch keep the number in the graph")
+    assert advised("random.random()").startswith("Keep the value the same from call to call")
+
+
 @for_each("kind", get_args(ChangeKind))
 def test_what_an_earlier_line_computed_is_told_in_words_and_never_named_in_a_setting(kind: ChangeKind) -> None:
     words = "shape[0] of the value of `x.nonzero()` at model.py:5", "(value from line 7).shape[0]"

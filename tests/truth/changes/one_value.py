@@ -104,6 +104,7 @@ TWO_CALLS = {
     "text": (lambda x, mode: x.sin() if mode == "sin" else x.cos(), (ones(4), "sin"), (ones(4), "cos")),
     "list_length": (lambda xs: xs[0] + sum(xs[1:]), ([ones(4), ones(4)],), ([ones(4), ones(4), ones(4)],)),
     "list_to_tuple": (lambda xs: xs[0] + xs[1], ([ones(4), torch.zeros(4)],), ((ones(4), torch.zeros(4)),)),
+    "list_to_none": (lambda xs, x: x if xs is None else x + len(xs), ([1, 2], ones(4)), (None, ones(4))),
     "number_in_list": (lambda x, sizes: x * sizes[1], (ones(4), [2, 3]), (ones(4), [2, 7])),
     "dict_keys": (
         lambda values: sum(values.values()),

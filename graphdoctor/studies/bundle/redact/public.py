@@ -266,9 +266,7 @@ guard_kind, backend, opcode = (_among(KNOWN[words]) for words in ("guard_kinds",
 record_kind = _among(TORCH_KINDS | KNOWN["record_kinds"])
 switch, hint_name = (_among(KNOWN[words], None) for words in ("switches", "hint_names"))
 fixed = _among(
-    KNOWN["fixed"].union(
-        *map(get_args, (Phase, CallPhase, ProfilePhase, WatchOutcome, HintCode, SwitchKind, GapKind)),
-    ),
+    KNOWN["fixed"].union(*map(get_args, (Phase, CallPhase, ProfilePhase, WatchOutcome, HintCode, SwitchKind, GapKind))),
     None,
 )
 """A text that names one of a few things."""
