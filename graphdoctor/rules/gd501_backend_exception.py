@@ -18,6 +18,9 @@ from graphdoctor.rules.toolkit import (
 _OF_TORCH = re.compile(r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE)
 """What torch puts around the exception (``torch/_dynamo/exc.py``, 2.13)."""
 _MOST_CHARACTERS = 200
+_STAGES = (None, "eager", "inductor", "cudagraphs", "aot_eager", "aot_eager_decomp_partition")
+"""Torch's own backends; None for one without a name."""
+_OWN = (call_fix("Try --backend eager: if that works, the backend itself fails on this graph", is_safe=True),)
 _FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
 """``SkipFrame``: the backend asked torch to run the frame eagerly."""
 
@@ -88,7 +91,7 @@ class BackendException(BreakRule, RecordingRule, severity="error"):
                 of=(compile_,),
                 torch_reason=compile_.failure.message,
                 user_stack=compile_.stack,
-                fixes=self.remedies,
+                fixes=self.remedies if graph is None or graph.backend in _STAGES else _OWN,
             )
 
 

@@ -542,6 +542,9 @@ def test_errors(snapshot: SnapshotAssertion) -> None:
         "seen, with its text below": failed_backend("RuntimeError: \n\nno room\n  at all"),
         "seen, without a text": failed_backend("AssertionError: "),
         "seen, with a long text": failed_backend(f"ValueError: {'no ' * 500}\nsecond line"),
+        "of the program's own": failed_backend("ValueError: no").replace(
+            graphs=(graph(error="ValueError: no").replace(backend="mine"),)
+        ),
         "in torch's words": failed_backend(None, f"backend='inductor' raised:\n{LOWERING}{key}{HINT}"),
         "in torch's words, its text below": failed_backend(None, f"backend='x' raised:\n{LOWERING}{below}{HINT}"),
         "in torch's words, without a text": failed_backend(None, f"backend='bad' raised:\nAssertionError: {HINT}"),
