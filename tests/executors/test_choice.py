@@ -140,8 +140,9 @@ def test_an_address_without_an_answer_is_one_sentence() -> None:
 
 
 @pytest.mark.slow
-def test_something_else_that_listens_there_is_one_sentence() -> None:
+def test_something_else_that_listens_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
+    monkeypatch.setattr(on_ray, "_ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         for form in ("ray://{}:{}", "{}:{}"):
             with pytest.raises(GraphDoctorError, match="what listens there isn't Ray"):

@@ -15,6 +15,7 @@ import gc
 import importlib
 import importlib.util
 import marshal
+import operator
 import os
 import pkgutil
 import runpy
@@ -244,9 +245,8 @@ def _become(request: dict[str, Any], descriptors: list[int], arguments: list[str
 
 
 def _is_recorded(request: dict[str, Any]) -> bool:
-    """``graphdoctor run`` started it, in the script's own folder, where Python looks for modules if it runs one."""
-    is_here = os.path.dirname(os.path.join(request["directory"], request["arguments"][0])) == request["directory"]
-    return is_here and _RECORDING in request["environment"]
+    """``graphdoctor run`` started it."""
+    return _RECORDING in request["environment"]
 
 
 def _leave_out_startup(environment: dict[str, str]) -> None:
@@ -270,8 +270,12 @@ def _run_next(arguments: list[str]) -> None:
     main.update(__file__=script, __cached__=None, __loader__=SourceFileLoader("__main__", script))
     with open(script, "rb") as source:
         code = compile(source.read(), script, "exec", dont_inherit=True)
-    # Called with a module's name, it calls exec(code, main). A function in Python would be on the script's stack.
-    by_name = defaultdict(functools.partial(exec, code, main))
+    # Python is about to put this folder, as that of a module, where it looks for a script's modules.
+    back = functools.partial(os.chdir, os.getcwd())
+    os.chdir(os.path.dirname(script))
+    # Called with a module's name, it calls both. A function in Python would be on the script's stack.
+    steps = map(operator.methodcaller("__call__"), [back, functools.partial(exec, code, main)])
+    by_name = defaultdict(functools.partial(any, steps))
     runpy._run_module_as_main = property(by_name.__getitem__).__get__
     _from_file("sitecustomize", os.path.join(_startup(), "sitecustomize.py"))
 

@@ -47,14 +47,15 @@ def test_the_document_is_the_same(name: str, imported: Imported, tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_script_is_recorded_as_one_that_is_started(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(
-        "import atexit, sys, torch\natexit.register(print, 'bye')\n"
-        "def f(x):\n    print(sys.argv, __name__, __file__, sys.path[:2], __spec__)\n    return x + 1\n"
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "script.py").write_text(
+        "import atexit, os, sys, torch\natexit.register(print, 'bye')\n"
+        "def f(x):\n    print(sys.argv, __name__, __file__, sys.path[:2], __spec__, os.getcwd())\n    return x + 1\n"
         "torch.compile(f, backend='eager')(torch.ones(2))\nraise ValueError('boom')\n"
     )
     ends, documents = [], []
     for is_forked in (True, False):
-        arguments = ("run", "--force", "--report", "out.json", "script.py", "a")
+        arguments = ("run", "--force", "--report", "out.json", "below/script.py", "a")
         done = run_command(*arguments, cwd=tmp_path, is_forked=is_forked)
         ends.append((done.returncode, done.stdout, facts(done.stderr)))
         documents.append(facts(json.loads((tmp_path / "out.json").read_text())))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.fixes.lint import lint_files
+from tests.conftest import run_command
 from tests.fixes.lint.programs import BAD, GOOD
 
 HERE = Path(__file__).parent
@@ -78,9 +77,8 @@ def measure(programs: dict[str, str], folder: Path) -> Measured:
     for name, text in programs.items():
         (folder / name).write_text(text)
     report = lint_files([folder / name for name in programs], root=folder, version="0")
-    main = "from graphdoctor.commands import main; main()"
-    command = [sys.executable, "-c", main, "run", "--quiet", "--report", "all.json", HERE / "compile_programs.py"]
-    subprocess.run([*command, *programs], cwd=folder, check=True, capture_output=True)
+    script = HERE / "compile_programs.py"
+    run_command("run", "-q", "--report", "all.json", script, *programs, cwd=folder, status=0)
     findings = json.loads((folder / "all.json").read_text())["findings"]
     places = [(one["code"], one["location"]["file"], one["location"]["line"]) for one in findings]
     reported = [(one.code, one.location.file, one.location.line) for one in report.findings]

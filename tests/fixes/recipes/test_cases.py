@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +17,7 @@ from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import RECIPES, recipes_for
 from graphdoctor.fixes.source.tree import DeclinedError
 from graphdoctor.rules.catalog import RULES
-from tests.conftest import clean_environment, run_command
+from tests.conftest import clean_environment, run_command, run_script
 from tests.fixes.recipes.places import CASES, cases, mended, place_of
 
 Pairs = dict[str, tuple[Recipe, Path, Path]]
@@ -96,9 +94,8 @@ def found_in(pairs: Pairs, folder: Path, *, times: int = 1) -> tuple[dict[str, l
     """Findings by file, and the share that is compiled of each program before and after, in order; in one process."""
     both = [str(way) for _, *ways in pairs.values() for way in ways]
     script = Path(__file__).with_name("compile_all.py")
-    done = run_command("run", "--quiet", "--report", "found.json", script, times, *both, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    document = json.loads((folder / "found.json").read_text())
+    run_command("run", "-q", "--report", "all.json", script, times, *both, cwd=folder, status=0)
+    document = json.loads((folder / "all.json").read_text())
     findings: dict[str, list[dict[str, Any]]] = {}
     for finding in document["findings"]:
         findings.setdefault(str(folder / finding["location"]["file"]), []).append(finding)
@@ -145,9 +142,7 @@ def test_less_runs_eagerly_where_a_break_stays(pairs: Pairs, tmp_path: Path) -> 
 def test_eager_mode_computes_the_same_outputs_gradients_and_state(pairs: Pairs) -> None:
     script = Path(__file__).with_name("same_in_eager.py")
     both = [str(way) for _, *ways in pairs.values() for way in ways]
-    process = subprocess.run(
-        [sys.executable, script, *both], env=clean_environment(), capture_output=True, text=True, check=True
-    )
+    process = run_script(script, *both, cwd=script.parent, env=clean_environment())
     differences: dict[str, str | None] = json.loads(process.stdout)
     wrong = {name: differences[str(path)] for name, (_, path, _) in pairs.items() if differences[str(path)]}
     cut = [name for name in pairs if name.startswith(f"{CHANGES_GRADIENTS}/")]
