@@ -183,11 +183,18 @@ class Place:
         """The same, for calls."""
         return need(self.pointed(lambda node: isinstance(node, cst.Call) and is_wanted(node), what), cst.Call, what)
 
-    def nearby_call(self, is_wanted: Callable[[cst.Call], object], what: str) -> cst.Call:
-        """The call that torch points to, or the only one a few lines off in the function: torch's line may be."""
+    def nearby_call(self, name: str) -> cst.Call:
+        """The method's call that torch points to, or the only one a few lines off in the function: its line may be."""
+
+        def is_wanted(call: cst.Call) -> bool:
+            return self.source.method_name(call) == name
+
         try:
-            return self.pointed_call(is_wanted, what)
+            return self.pointed_call(is_wanted, f"a call to `{name}`")
         except DeclinedError as error:
+            # Another operator's line is off as well, but that isn't this one's.
+            contexts = [reason.context or "" for reason in self.finding.reasons]
+            decline_if(any("aten." in text and f"aten.{name}" not in text for text in contexts), error.reason)
             line = self.finding.location.line
             calls = [node for node in walk(self.scope) if isinstance(node, cst.Call) and is_wanted(node)]
             near = [call for call in calls if abs(self.source.start(call)[0] - line) <= _NEAR]

@@ -63,5 +63,5 @@ class DynamicShapeOperator(BreakRule):
             return
         if site.in_context(r"^aten\.(nonzero|masked_select|index)\b") is not None:
             yield code_fix("Keep the shape: choose values by a mask with `torch.where` instead of selecting elements")
-        title = "Let torch capture the operator with a symbolic size"
+        title = "Let torch capture the operator with a symbolic size, if no branch or loop depends on that size"
         yield setting("capture_dynamic_output_shape_ops", title, "torch's hint for GB0036")

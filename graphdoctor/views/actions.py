@@ -95,12 +95,13 @@ def _with_limits(found: list[Action]) -> list[Action]:
     return found
 
 
-def _rank(action: Action) -> tuple[bool, int, bool, bool, float, float]:
+def _rank(action: Action) -> tuple[bool, int, bool, bool, bool, float, float]:
     findings = action.findings
     severity = min(SEVERITIES.index(finding.severity) for finding in findings)
     is_consequence = all(finding.is_consequence for finding in findings)
     is_settling = not any(finding.is_unsettling for finding in findings)
-    return action.fix is None, severity, is_consequence, is_settling, -action.call_us, -action.compile_s
+    is_run = all(finding.code != "GD901" for finding in findings)
+    return action.fix is None, severity, is_run, is_consequence, is_settling, -action.call_us, -action.compile_s
 
 
 def _best_fix(cluster: Sequence[Finding]) -> Fix | None:

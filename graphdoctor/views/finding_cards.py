@@ -5,6 +5,7 @@ Comes in: findings. Goes out: parts of a view.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -121,7 +122,7 @@ def _torch_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
         said = whole = words.first_sentence(first.torch_reason)
         if first.reasons and any(finding.fixes for finding in cluster):
             # The heading says the rest in plain words.
-            said = said.partition(": ")[0]
+            said = re.split(r" \(unhinted: |: ", said, maxsplit=1)[0]
         body: tuple[Block, ...] = (Span(said),)
         if said != first.torch_reason:
             reason = Note(Span(whole), show="long") if whole == first.torch_reason else None

@@ -286,12 +286,14 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
     for action, *alike in grouped((_kind_of(one), one) for one in todo if one.fix is not None).values():
         code = code_line(action)
         more = f" and {counted(len(alike), 'line')} like it" if alike else ""
-        what = f"{action.fix.title if action.fix else ''}{more}" if code is None else Span(code, "code")
+        title = action.fix.title if action.fix else ""
+        what = f"{title}{more}" if code is None else Span(code, "code")
+        condition = "" if code is None else "".join(title.partition(", if ")[1:])
         anchor = f"finding-{action.findings[0].fingerprint}"
         for one in alike:
             action.findings += one.findings
             action.counted_ids |= one.counted_ids
-        rows.append((what, Span(mends_text(action), link=anchor), saves_text(action)))
+        rows.append((what, (Span(mends_text(action), link=anchor), condition), saves_text(action)))
     if rows:
         first = Column("do this", is_number=False, is_pasted=True)
         # One thing to do is said by its finding, which is all that a terminal shows.

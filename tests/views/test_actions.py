@@ -6,6 +6,7 @@ from typing import Any
 
 from graphdoctor.facts.diagnosis import Cost, Finding, Fix
 from graphdoctor.facts.recording import BreakReason
+from graphdoctor.rules.diagnosis.findings import by_cost
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.words import cost_text
 from tests.factories import PRINT, change, compiled, diagnosed, entry, frame, recompiled, record, recording
@@ -138,8 +139,10 @@ def test_what_compiles_without_end_comes_before_what_costs_more() -> None:
     costly, other = findings(Cost(compile_s=9.0), Cost(compile_s=1.0))
     endless = other.replace(is_unsettling=True, fixes=(other.fixes[0].replace(snippet="b"),))
     assert [action.findings for action in actions([costly, endless])] == [[endless], [costly]]
-    worse = costly.replace(severity="error")
-    assert [action.findings for action in actions([worse, endless])] == [[worse], [endless]]
+    # What stopped a call is no matter of cost.
+    stopping = costly.replace(code="GD901", cost=None, fixes=(other.fixes[0].replace(snippet="c"),))
+    assert [action.findings for action in actions([endless, stopping])] == [[stopping], [endless]]
+    assert sorted([endless, stopping], key=by_cost) == [stopping, endless]
 
 
 def test_a_limit_is_left_to_what_reached_it() -> None:

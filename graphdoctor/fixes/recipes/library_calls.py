@@ -227,7 +227,7 @@ def bincount_to_scatter(place: Place) -> Edit:
     that the result had in each call.
     """
     source = place.source
-    call = place.nearby_call(lambda node: source.method_name(node) == "bincount", "a call to `bincount`")
+    call = place.nearby_call("bincount")
     decline_if(has_comment(call), _COMMENT)
     given = by_name(source.given_to(call), ("weights", "minlength"), _ARGUMENTS)
     counted = known(source.receiver(call), _ARGUMENTS)
@@ -258,8 +258,7 @@ def repeat_to_known_size(place: Place) -> Edit:
     The size is one that the result had in each call. Unsafe: another sum of the repeats makes it fail, on a GPU without
     an error.
     """
-    source = place.source
-    call = place.nearby_call(lambda node: source.method_name(node) == _REPEAT, f"a call to `{_REPEAT}`")
+    call = place.nearby_call(_REPEAT)
     equal = known(place.equal_to(call), "no size in scope equals that of the result")
     size = cst.parse_expression(equal.names[0])
     title = f"Pass `output_size={equal.names[0]}` to `{_REPEAT}`{equal.words}"

@@ -146,12 +146,13 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     return found
 
 
-def by_cost(finding: Finding) -> tuple[int, bool, bool, float, float]:
-    """Sort key: severity, causes before consequences, what compiles without end, then measured time; it is stable."""
+def by_cost(finding: Finding) -> tuple[int, bool, bool, bool, float, float]:
+    """Sort key: severity, what stopped a call, causes before consequences, what compiles without end, measured time."""
     cost = finding.cost or Cost()
     severity = SEVERITIES.index(finding.severity)
     return (
         severity,
+        finding.code != "GD901",
         finding.is_consequence,
         not finding.is_unsettling,
         -(cost.call_us or 0.0),

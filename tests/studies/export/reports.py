@@ -29,7 +29,7 @@ def branch(line: int = 7) -> Finding:
         message="the branch depends on a tensor's value: `y.sum() > 0`",
         location=Location(file="model.py", line=line, function="Net.forward", text="if y.sum() > 0:", column=12),
         count=1,
-        torch_reason="Could not guard on data-dependent expression Eq(u0, 1)",
+        torch_reason="Could not guard on data-dependent expression Eq(u0, 1) (unhinted: Eq(u0, 1)).",
         fixes=(Fix(title="Choose `y` with `torch.where`", kind="code"),),
         fingerprint=f"{line:016x}",
     )
