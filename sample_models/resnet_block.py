@@ -21,8 +21,7 @@ class ResidualBlock(nn.Module):
         self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(out_channels)
         self.shortcut = nn.Sequential(
-            nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=False),
-            nn.BatchNorm2d(out_channels),
+            nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=False), nn.BatchNorm2d(out_channels)
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -8,15 +8,7 @@ from dataclasses import dataclass
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import (
-    WORKING,
-    ColdCompile,
-    LeftFinding,
-    PairedTime,
-    TriedFix,
-    UntriedCause,
-    Verdict,
-)
+from graphdoctor.facts.fixes import WORKING, ColdCompile, LeftFinding, PairedTime, TriedFix, UntriedCause, Verdict
 from graphdoctor.fixes.options import treated_findings
 from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.trials import State, Trials

@@ -341,10 +341,7 @@ class Trials:
 
     @staticmethod
     def twice(
-        replay: Callable[..., Recording],
-        name: str,
-        is_settled: Callable[[Recording], bool],
-        settle: Callable[[], None],
+        replay: Callable[..., Recording], name: str, is_settled: Callable[[Recording], bool], settle: Callable[[], None]
     ) -> Recording:
         """What a replay shows, or the one after it, beside the untouched program, if the first doesn't settle it."""
         first = replay(name)

@@ -111,11 +111,7 @@ def _answer(trials: Sequence[_Trial], found: RecompileFixes, skipped: int, *, fr
     results = tuple(result for _, result in ranked)
     binding, conclusion = _conclusion(results, frames)
     return WhatIf(
-        results=results,
-        binding=binding,
-        conclusion=conclusion,
-        untried=tuple(found.untried),
-        skipped_count=skipped,
+        results=results, binding=binding, conclusion=conclusion, untried=tuple(found.untried), skipped_count=skipped
     )
 
 

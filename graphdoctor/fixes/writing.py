@@ -78,8 +78,7 @@ def _checked_target(change: FileChange) -> Path:
         raise GraphDoctorError(f"{change.path} is read-only.", hint=_chmod(target))
     if not folder_mode & 0o222 or not os.access(target.parent, os.W_OK | os.X_OK):
         raise GraphDoctorError(
-            f"{change.path} can't be replaced: the folder {target.parent} is read-only.",
-            hint=_chmod(target.parent),
+            f"{change.path} can't be replaced: the folder {target.parent} is read-only.", hint=_chmod(target.parent)
         )
     return target
 

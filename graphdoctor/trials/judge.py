@@ -149,11 +149,7 @@ class Untouched(Repeatability):
         return cls.of(again, compiled_differs=differences_of(compiled), is_known=is_known)
 
     def judge(
-        self,
-        recording: Recording,
-        *,
-        drops_output: bool,
-        known: Mapping[ResultKind, Difference] | None = None,
+        self, recording: Recording, *, drops_output: bool, known: Mapping[ResultKind, Difference] | None = None
     ) -> tuple[Literal["verified", "changes results", "unproven"], str | None]:
         """Whether a finished trial computed what the untouched program computes, and why."""
         eager = compared_with_eager(recording)

@@ -119,9 +119,7 @@ def net_and_input() -> tuple[Net, Any]:
 
 
 @pytest.mark.parametrize(
-    "way",
-    [plainly, with_everything, with_an_error, with_a_wrong_backend, interrupted],
-    ids=lambda way: way.__name__,
+    "way", [plainly, with_everything, with_an_error, with_a_wrong_backend, interrupted], ids=lambda way: way.__name__
 )
 def test_explain_leaves_nothing(
     way: Callable[[Any, Any], None], net_and_input: Any, monkeypatch: pytest.MonkeyPatch

@@ -28,12 +28,7 @@ IS_GATE = {"check", "try"}
 
 
 EXAMPLES: dict[str, list[str]] = {
-    command: re.findall(
-        r"^ +(graphdoctor .*): ",
-        command_of(command).__doc__ or "",
-        re.MULTILINE,
-    )
-    for command in NAMES
+    command: re.findall(r"^ +(graphdoctor .*): ", command_of(command).__doc__ or "", re.MULTILINE) for command in NAMES
 }
 SUMMARIES = {name: summary for group in (*COMMANDS.values(), FOR_TOOLS) for name, summary in group.items()}
 IS_LONG = {"cure", "survey", "bench", "fix", "export"}

@@ -39,10 +39,7 @@ def test_it_says_what_ran_and_what_came_out(folder: Path, run_here: RunCli) -> N
 
 @pytest.mark.parametrize(
     ("file", "found", "said"),
-    [
-        ("bench.json", mobilenet(), "bench clean.py · "),
-        ("cure.json", cured(), "cure clean.py · "),
-    ],
+    [("bench.json", mobilenet(), "bench clean.py · "), ("cure.json", cured(), "cure clean.py · ")],
 )
 def test_a_study_is_listed_and_shown_again_as_what_it_was(
     folder: Path, run_here: RunCli, file: str, found: CureReport, said: str

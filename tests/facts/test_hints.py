@@ -11,15 +11,7 @@ from typing import get_args
 from syrupy.assertion import SnapshotAssertion
 
 import graphdoctor.probe
-from graphdoctor.facts.hints import (
-    COMMAND_LINE,
-    CONFIGURATION,
-    PYTHON,
-    HintCode,
-    during,
-    worded_exit,
-    words,
-)
+from graphdoctor.facts.hints import COMMAND_LINE, CONFIGURATION, PYTHON, HintCode, during, worded_exit, words
 from graphdoctor.facts.run import ProbeExit
 from tests.each import for_each
 

@@ -47,8 +47,7 @@ WITHOUT = MODEL.replace("    print(y)\n", "", 1).encode()
 
 
 @pytest.mark.parametrize(
-    "head",
-    ["@@ -4,4 +4,3 @@", "@@ -40,9 +99,1 @@ def f(x):", "@@ -1 +1 @@", "@@ ... @@", "@@ def f(x):"],
+    "head", ["@@ -4,4 +4,3 @@", "@@ -40,9 +99,1 @@ def f(x):", "@@ -1 +1 @@", "@@ ... @@", "@@ def f(x):"]
 )
 def test_a_hunk_goes_where_its_lines_are(tmp_path: Path, head: str) -> None:
     assert apply(diff_of(*DROPPED, head=head), tmp_path) == WITHOUT
@@ -118,10 +117,7 @@ def test_spaces_at_the_ends_of_lines_decide_nothing(tmp_path: Path) -> None:
         ("rename from model.py\nrename to other.py\n", "it renames a file"),
         ("diff --git a/x b/x\nBinary files a/x and b/x differ\n", "it changes a file that isn't text"),
         (diff_of(*DROPPED, old="a/other.py", new="b/other.py"), "there is no file other.py"),
-        (
-            diff_of("-    print(z)", "+    pass"),
-            "of model.py doesn't fit: line 5 is `y = x * 2`, not `print(z)`",
-        ),
+        (diff_of("-    print(z)", "+    pass"), "of model.py doesn't fit: line 5 is `y = x * 2`, not `print(z)`"),
         (diff_of(" import torch", "-import os"), "hunk 1 of model.py doesn't fit: line 2 is ``, not `import os`"),
         (diff_of(*(f" {line}" for line in MODEL.splitlines()), " more"), "the file ends before it does"),
         (diff_of(" def f(x):", "-    y = x * 2", "+    y = ("), "model.py isn't Python with it: '(' was never closed"),

@@ -59,7 +59,7 @@ ATTACKED = {
 """,
         "the call raises _LinAlgError: linalg.cholesky: The factorization could not be completed",
         "x.data[2, 4] = float('nan')",
-    ),
+    )
 }
 """Bodies, and what is said of the fixes that change results, with the input that shows it."""
 
@@ -110,10 +110,7 @@ def test_a_check_that_is_dropped_while_compiling_is_named_and_unsafe(tmp_path: P
 
 @pytest.mark.parametrize(
     ("value", "verdict", "reason"),
-    [
-        ("0.0", "verified", None),
-        ("0.123", "unproven", "no input that was tried reaches line {line}"),
-    ],
+    [("0.0", "verified", None), ("0.123", "unproven", "no input that was tried reaches line {line}")],
 )
 def test_an_early_out_is_only_dropped_if_an_input_takes_it(
     tmp_path: Path, value: str, verdict: str, reason: str | None

@@ -49,11 +49,7 @@ def judged(
 ) -> Judgment:
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD101")
     sites = SiteChange.between(
-        before.diagnosis,
-        after.diagnosis,
-        maps={Path(FILE): LineMap(BEFORE, text)},
-        texts={Path(FILE): text},
-        root=ROOT,
+        before.diagnosis, after.diagnosis, maps={Path(FILE): LineMap(BEFORE, text)}, texts={Path(FILE): text}, root=ROOT
     )
     return judge(
         target, before, after, reference or Untouched(), sites=sites, contains=contains, drops_output=drops_output

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.probe.catalog.transformers_settings import (
-    LARGEST_VOCABULARY,
-    STRENGTHS,
-    Settings,
-    Strength,
-    shrunk,
-)
+from graphdoctor.probe.catalog.transformers_settings import LARGEST_VOCABULARY, STRENGTHS, Settings, Strength, shrunk
 from tests.each import for_each
 
 SMALLEST = STRENGTHS[0]

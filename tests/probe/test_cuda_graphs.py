@@ -176,10 +176,7 @@ def test_operations_left_out_and_skipped_graphs_are_heard_and_not_printed():
     watch.close()
     event = events.kept
     assert event["left_out"] == [
-        {
-            "reason": 'reason=cpu ops, ir=ComputedBuffer\nFile "m.py", line 5, in f\ny = x.cpu()',
-            "compile_id": None,
-        }
+        {"reason": 'reason=cpu ops, ir=ComputedBuffer\nFile "m.py", line 5, in f\ny = x.cpu()', "compile_id": None}
     ]
     assert event["skipped"] == [{"reason": "skipping cudagraphs due to mutated inputs", "compile_id": None}]
     logging.getLogger("torch._inductor").removeHandler(printed)

@@ -9,13 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.measure.guard_cost import (  # noqa: E402
-    CheckTimer,
-    CompiledCode,
-    Searches,
-    searches_in,
-    time_searches,
-)
+from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode, Searches, searches_in, time_searches  # noqa: E402
 from graphdoctor.probe.target.snapshot import RandomState  # noqa: E402
 from graphdoctor.probe.torch_private import torch_guards  # noqa: E402
 from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent, profiled_events, quick_range  # noqa: E402

@@ -81,10 +81,7 @@ ON_A_CPU: dict[str, tuple[list[ProfiledEvent], tuple[float, float, float, int]]]
         ],
         (80.0, 0.0, 0.0, 1),
     ),
-    "an operation may take long to call": (
-        [host("aten::clone", 15, 30), COPY],
-        (0.0, 0.0, 5.0, 1),
-    ),
+    "an operation may take long to call": ([host("aten::clone", 15, 30), COPY], (0.0, 0.0, 5.0, 1)),
     "ranges and views are no kernels": (
         [host("my::range", 10, 50), host("aten::view", 11, 12), host("step", 20, 40), host("aten::relu", 21, 30)],
         (9.0, 0.0, 0.0, 1),

@@ -16,12 +16,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from graphdoctor.probe.measure.memory import kept_bytes  # noqa: E402
-from graphdoctor.probe.torch_private.torch_codegen import (  # noqa: E402
-    Partition,
-    PartitionWatch,
-    operation_of,
-    value_bytes,
-)
+from graphdoctor.probe.torch_private.torch_codegen import Partition, PartitionWatch, operation_of, value_bytes  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

@@ -12,19 +12,8 @@ pytest.importorskip("torch")
 
 from graphdoctor.probe.measure import coverage
 from graphdoctor.probe.measure.compile_watch import TimedCompile
-from graphdoctor.probe.measure.coverage import (
-    CALL_RANGE,
-    CutCall,
-    Segment,
-    cut_profile,
-    cut_timeline,
-)
-from graphdoctor.probe.torch_private.torch_api import (
-    CACHE_LOOKUP,
-    COMPILED_BACKWARD,
-    COMPILED_FORWARD,
-    REGION_PREFIX,
-)
+from graphdoctor.probe.measure.coverage import CALL_RANGE, CutCall, Segment, cut_profile, cut_timeline
+from graphdoctor.probe.torch_private.torch_api import CACHE_LOOKUP, COMPILED_BACKWARD, COMPILED_FORWARD, REGION_PREFIX
 from graphdoctor.probe.torch_private.torch_hooks import GRAPH_RANGE, WatchedRun
 
 

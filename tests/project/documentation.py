@@ -74,11 +74,7 @@ class Block:
         starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
         status = int(self.asked("status") or 0)
         return [
-            Command(
-                lines[start].removeprefix("$ "),
-                tuple(lines[start + 1 : end]),
-                status if end == len(lines) else 0,
-            )
+            Command(lines[start].removeprefix("$ "), tuple(lines[start + 1 : end]), status if end == len(lines) else 0)
             for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)
         ]
 

@@ -29,15 +29,7 @@ from graphdoctor.rules.catalog import PAGES as RULE_PAGES
 from graphdoctor.studies.survey.columns import CAUSE_COLUMNS, COLUMNS
 from tests.conftest import clean_environment, command_folder
 from tests.each import for_each
-from tests.project.documentation import (
-    COMMENTS,
-    NAMES,
-    REPOSITORY,
-    Command,
-    blocks_of,
-    inline_commands,
-    missing_line,
-)
+from tests.project.documentation import COMMENTS, NAMES, REPOSITORY, Command, blocks_of, inline_commands, missing_line
 
 EVERY_PAGE = pytest.mark.parametrize("page", NAMES)
 WITH_COMMANDS = [page for page in NAMES if any(block.is_run for block in blocks_of(page))]

@@ -198,9 +198,7 @@ FOUND = {
     ),
     "another kernel of a library for the same operation": recorded(
         SLOW.replace(largest=(gemm("sgemm_64x64", 300.0), ADDMM, gemm("elementwise", 9.0, "aten::add"))),
-        eager_kernels=FAST.replace(
-            largest=(gemm("sgemm_128x64", 200.0), ADDMM, gemm("vectorized", 10.0, "aten::add")),
-        ),
+        eager_kernels=FAST.replace(largest=(gemm("sgemm_128x64", 200.0), ADDMM, gemm("vectorized", 10.0, "aten::add"))),
     ),
     "a graph that the caches leave out, with its line": recorded(
         cache_bypasses=(bypass("function", subject="net.f"),), graphs=(CALLS_F,)

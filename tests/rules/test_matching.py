@@ -53,10 +53,7 @@ def site_of(cause: dict[str, Any], origin: Origin = "user", pointed: str | None 
     told = {"words": words, "topic": topic_of(words, reason)}
     found = record(line, *inside, chain=(reason,)).replace(**told)
     return BreakSite(
-        entry=line,
-        records=(found,),
-        effects=Effects(),
-        context=context(8, cause["statement"]).replace(file=file),
+        entry=line, records=(found,), effects=Effects(), context=context(8, cause["statement"]).replace(file=file)
     )
 
 

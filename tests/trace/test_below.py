@@ -138,13 +138,7 @@ def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
     assert found is not None
     assert found.functions is not None
     named = {each.placeholder: each.source for each in found.functions[0].copied}
-    assert named == {
-        "arg1_1": "L['x']",
-        "arg2_1": None,
-        "arg3_1": None,
-        "primals_3": "L['y']",
-        "tangents_1": None,
-    }
+    assert named == {"arg1_1": "L['x']", "arg2_1": None, "arg3_1": None, "primals_3": "L['y']", "tangents_1": None}
     assert [each.source for each in found.functions[0].moved] == ["L['y']"]
     assert found.functions[0].mutated == ("L['y']",)
     assert (found.rerecordings, found.partitions[0].count, found.partitions[0].recordable) == (1, 2, 1)

@@ -162,10 +162,7 @@ def test_triton_kernels_are_kept_with_what_compiling_them_took(tmp_path: Path) -
     evidence = evidence_of(tmp_path, artifact("triton_kernel_info", kernels))
     assert evidence.triton_kernels == (
         TritonKernel(
-            compile_id="0/0",
-            name="triton_poi_fused_add_0",
-            compile_us=1500,
-            notes={"autotune_cache_state": "hit"},
+            compile_id="0/0", name="triton_poi_fused_add_0", compile_us=1500, notes={"autotune_cache_state": "hit"}
         ),
         TritonKernel(compile_id="0/0", name="triton_red_1"),
     )

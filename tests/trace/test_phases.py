@@ -63,12 +63,7 @@ def test_what_begins_inside_lies_deeper() -> None:
         event("E", "dynamo", 60),
     ).finish()
 
-    assert shape(phases) == [
-        ("dynamo", 0, 60, 0, 0),
-        ("a", 10, 30, 0, 1),
-        ("a", 20, 10, 0, 2),
-        ("b", 40, 10, 0, 1),
-    ]
+    assert shape(phases) == [("dynamo", 0, 60, 0, 0), ("a", 10, 30, 0, 1), ("a", 20, 10, 0, 2), ("b", 40, 10, 0, 1)]
     assert [phase.notes for phase in phases[1:3]] == [{"key": "outer"}, {"key": "inner"}]
     assert {(phase.compile_id, phase.process, phase.call_index) for phase in phases} == {("0/0", None, 1)}
 

@@ -25,10 +25,7 @@ LOGS = sorted({"/".join(log.relative_to(RECORDINGS).parts[:2]) for log in RECORD
 assert VERSIONS and LOGS
 DEMO = Path("/home/user/demo")
 
-CUT = settings(
-    max_examples=60,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+CUT = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def told(recording: Recording) -> Iterator[str]:
@@ -125,10 +122,7 @@ def test_a_recording_that_ends_half_way_is_partial(version: str, tmp_path: Path)
 
 
 @CUT
-@given(
-    junk=st.binary(min_size=1, max_size=40),
-    where=st.floats(0, 1, exclude_max=True),
-)
+@given(junk=st.binary(min_size=1, max_size=40), where=st.floats(0, 1, exclude_max=True))
 def test_bytes_that_do_not_belong_there_never_stop_the_reader(tmp_path: Path, junk: bytes, where: float) -> None:
     log = log_content(f"{VERSIONS[0]}/break_in_try")
     at = int(len(log) * where)
@@ -144,8 +138,7 @@ def test_bytes_that_do_not_belong_there_never_stop_the_reader(tmp_path: Path, ju
 
 @CUT
 @given(
-    noise=st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]), max_size=60),
-    data=st.data(),
+    noise=st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]), max_size=60), data=st.data()
 )
 def test_output_of_the_program_between_two_lines_changes_nothing(
     tmp_path: Path, noise: str, data: st.DataObject

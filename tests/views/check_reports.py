@@ -131,10 +131,7 @@ def failed_report() -> CheckReport:
         serve,
         export,
         skipped=("bench",),
-        unused_ignores=(
-            UnusedIgnore(file="model.py", line=40, codes=("GD102",)),
-            UnusedIgnore(file="pyproject.toml"),
-        ),
+        unused_ignores=(UnusedIgnore(file="model.py", line=40, codes=("GD102",)), UnusedIgnore(file="pyproject.toml")),
         baseline="graphdoctor-baseline.json",
         notes=("The baseline has entries of two versions of torch.",),
     )

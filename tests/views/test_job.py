@@ -87,10 +87,7 @@ def test_everything_is_there_when_asked_for() -> None:
 
 
 def test_collectives_that_a_log_does_not_say_are_not_none_of_them() -> None:
-    made = job(
-        rank(0, compiled(collectives=None, cache="hit", graph="other")),
-        rank(1, compiled(collectives=SCHEDULE)),
-    )
+    made = job(rank(0, compiled(collectives=None, cache="hit", graph="other")), rank(1, compiled(collectives=SCHEDULE)))
     assert "0 collectives" not in shown(made, 80)
 
 

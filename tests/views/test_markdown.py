@@ -128,10 +128,7 @@ def test_a_long_text_is_cut():
     "text, expected",
     [
         ("`print(x)` has a side effect", "`print(x)` has a side effect"),
-        (
-            '`print(f"`{x}`")` has a side effect',
-            '<code>print(f"&#96;{x}&#96;")</code> has a side effect',
-        ),
+        ('`print(f"`{x}`")` has a side effect', '<code>print(f"&#96;{x}&#96;")</code> has a side effect'),
         ("`a` and `b`, not `c`.", "`a` and `b`, not `c`."),
         ("`x`'s size (`x.shape[0]`)", "`x`'s size (`x.shape[0]`)"),
         ("a lone ` stays", r"a lone \` stays"),

@@ -235,10 +235,7 @@ NO_DEVICE = failed("bert", "skipped", variant="dynamic", error="No such device."
 @for_each(
     "rows, said",
     [
-        (
-            [row("bert", break_sites=None), row("gpt2")],
-            "targets pass, 1 of them without breaks (unknown for 1).",
-        ),
+        ([row("bert", break_sites=None), row("gpt2")], "targets pass, 1 of them without breaks (unknown for 1)."),
         ([row("bert", break_sites=None)], "1 of 1 target passes."),
         ([row("bert"), NO_DEVICE], "0 of 1 target passes under every variant. 1 piece was not judged."),
         ([timed("default", 1.5, 0.05), timed("dynamic", 1.3, 0.1)], "default is fastest: 1.50×, dynamic 1.30×."),

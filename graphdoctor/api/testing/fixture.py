@@ -57,11 +57,7 @@ class TestDoctor:
 
         recording = self._running or self._begin()
         made: CompiledInTest[P, R] = CompiledInTest(
-            function,
-            compiled(function, arguments),
-            arguments,
-            recording=recording,
-            end=self._ended_by_test,
+            function, compiled(function, arguments), arguments, recording=recording, end=self._ended_by_test
         )
         self._compiled.append(made)
         return made

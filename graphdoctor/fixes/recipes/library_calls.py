@@ -31,10 +31,7 @@ _FUNCTIONS = {
     "select": ("condlist choicelist | default", ""),
     "digitize": ("x bins", "{np}.searchsorted({bins}, {x}, side='right')"),
     "ediff1d": ("ary", "{np}.diff({np}.ravel({ary}))"),
-    "nanmax": (
-        "a | axis",
-        "{np}.nan_to_num({a}, nan=-{np}.inf, posinf={np}.inf, neginf=-{np}.inf).max({axis=})",
-    ),
+    "nanmax": ("a | axis", "{np}.nan_to_num({a}, nan=-{np}.inf, posinf={np}.inf, neginf=-{np}.inf).max({axis=})"),
     "nanmin": ("a | axis", "{np}.nan_to_num({a}, nan={np}.inf, posinf={np}.inf, neginf=-{np}.inf).min({axis=})"),
     "trapezoid": ("y | x dx axis", "torch.trapezoid({y}{, x}{, dx=}{, dim=})"),
     "trapz": ("y | x dx axis", "torch.trapezoid({y}{, x}{, dx=}{, dim=})"),

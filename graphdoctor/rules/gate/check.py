@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from graphdoctor.facts.check import (
-    BaselineEntry,
-    BaselineRun,
-    Budget,
-    BudgetName,
-    Ignored,
-    TargetCheck,
-    WorseFinding,
-)
+from graphdoctor.facts.check import BaselineEntry, BaselineRun, Budget, BudgetName, Ignored, TargetCheck, WorseFinding
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.recording import Call, CompileSwitch, GapKind

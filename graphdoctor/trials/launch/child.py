@@ -101,11 +101,7 @@ def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
         write_private(request_path, json.dumps(request.for_probe()))
         write_meta(recording, described, None)
     child = watch(
-        request_path,
-        setup,
-        traced=request.is_recorded,
-        backend=request.spec.backend,
-        descriptors=request.descriptors,
+        request_path, setup, traced=request.is_recorded, backend=request.spec.backend, descriptors=request.descriptors
     )
     if child.crash is not None:
         setup.on_output(child.crash.encode())

@@ -85,12 +85,7 @@ class Request:
 
     @classmethod
     def of(
-        cls,
-        spec: RunSpec,
-        measured: Measured = Measured(),
-        vary: Variation | None = None,
-        *,
-        target: str | None = None,
+        cls, spec: RunSpec, measured: Measured = Measured(), vary: Variation | None = None, *, target: str | None = None
     ) -> Request:
         """The request for a run, of the spec's own target unless one is given."""
         if target is not None:

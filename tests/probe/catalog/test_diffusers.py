@@ -77,10 +77,7 @@ def test_a_configuration_has_few_layers_and_widths_that_go_with_the_heads() -> N
     ("message", "right"),
     [
         ("mat1 and mat2 shapes cannot be multiplied (8x37 and 64x128)", ("text", 64)),
-        (
-            "Given groups=1, expected input[1, 4, 8, 8] to have 3 channels, but got 4 channels instead",
-            ("image", 3),
-        ),
+        ("Given groups=1, expected input[1, 4, 8, 8] to have 3 channels, but got 4 channels instead", ("image", 3)),
         (
             "Given normalized_shape=[64], expected input with shape [*, 64], but got input of size[1, 8, 37]",
             ("text", 64),

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 
 from graphdoctor.facts.comparison import DiagnosisComparison
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.recording import (
-    BreakReason,
-    CaptureGap,
-    Recording,
-    TargetInfo,
-)
+from graphdoctor.facts.recording import BreakReason, CaptureGap, Recording, TargetInfo
 from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace.reader import read_recording

@@ -21,8 +21,7 @@ MEASURES = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompi
 def steady(*runs: tuple[int, float, float], call_us: float = 100.0) -> SteadyCall:
     """A steady call by graph, start and end of each run."""
     return SteadyCall(
-        call_us=call_us,
-        runs=tuple(GraphRun(graph=index, start_us=start, end_us=end) for index, start, end in runs),
+        call_us=call_us, runs=tuple(GraphRun(graph=index, start_us=start, end_us=end) for index, start, end in runs)
     )
 
 

@@ -18,10 +18,7 @@ def helper_break() -> Recording:
     """A print in ``helper``, which ``forward`` calls: torch logs it for both frames and resumes both."""
     line = entry(3, function="helper", qualname="helper")
     return recording(
-        breaks=(
-            record(entry(11, "y = self.helper(x)"), line, compile_id="0/0"),
-            record(line, compile_id="1/0"),
-        ),
+        breaks=(record(entry(11, "y = self.helper(x)"), line, compile_id="0/0"), record(line, compile_id="1/0")),
         frames=(
             frame(0),
             frame(1, function="helper", line=2),

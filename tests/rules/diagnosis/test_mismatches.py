@@ -8,14 +8,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import Guards
-from graphdoctor.facts.recording import (
-    BreakReason,
-    Call,
-    CaptureGap,
-    CompileCall,
-    Environment,
-    TargetInfo,
-)
+from graphdoctor.facts.recording import BreakReason, Call, CaptureGap, CompileCall, Environment, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.diagnosis.comparison import mismatches
 from graphdoctor.rules.diagnosis.selection import Selection

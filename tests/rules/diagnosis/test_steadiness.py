@@ -32,11 +32,7 @@ def run(*compiles: Compile, calls: tuple[Call, ...], settling: Settling | None =
 NEVER = Settling(
     compiles=(1, 1, 0),
     is_over_limit=True,
-    recompiles=(
-        again(2, "self.seen", "self.other"),
-        again(3, "self.seen"),
-        again(4, "self.seen", outcome="limit"),
-    ),
+    recompiles=(again(2, "self.seen", "self.other"), again(3, "self.seen"), again(4, "self.seen", outcome="limit")),
     frames=(FORWARD,),
 )
 

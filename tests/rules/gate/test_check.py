@@ -93,9 +93,7 @@ def ops(graph_ops, eager_ops, *breaks):
 
 def eager(outcome):
     return with_prints(
-        (5, "a"),
-        frames=(frame(), frame(1, function="helper")),
-        compiles=(compiled(), compiled("1/0", outcome=outcome)),
+        (5, "a"), frames=(frame(), frame(1, function="helper")), compiles=(compiled(), compiled("1/0", outcome=outcome))
     )
 
 

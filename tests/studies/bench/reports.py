@@ -194,9 +194,7 @@ LIBRARY = finding(
     fixes=(FIX,),
 )
 OVERHEAD = finding(
-    "GD402",
-    "running 9 graphs takes 31% of a steady call; the kernels themselves take 52%",
-    call_us=160.0,
+    "GD402", "running 9 graphs takes 31% of a steady call; the kernels themselves take 52%", call_us=160.0
 )
 SKIPPED = finding("GD504", "torch skipped CUDA graphs for 1 graph: `model.py:22` writes to an input", call_us=40.0)
 
@@ -205,10 +203,7 @@ def mobilenet() -> BenchReport:
     """A network that gets much faster."""
     return report(
         eager(),
-        variant(
-            correctness=EXACT,
-            kernels=KERNELS,
-        ),
+        variant(correctness=EXACT, kernels=KERNELS),
         variant(
             "mode=reduce-overhead",
             1940.0,
@@ -242,10 +237,7 @@ def attention() -> BenchReport:
             "mode=reduce-overhead",
             610.0,
             eager_us=508.0,
-            findings=(
-                LIBRARY,
-                SKIPPED,
-            ),
+            findings=(LIBRARY, SKIPPED),
             cuda_graphs=CudaGraphs(captured=0, skipped=(skip,)),
         ),
         text=(
@@ -312,8 +304,7 @@ def troubled() -> BenchReport:
         ),
         gaps=(
             CaptureGap(
-                code="GD900",
-                message="Kernels of a call are unknown: this torch's profiler was built without CUPTI.",
+                code="GD900", message="Kernels of a call are unknown: this torch's profiler was built without CUPTI."
             ),
         ),
     )

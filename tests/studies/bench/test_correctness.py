@@ -55,10 +55,7 @@ class Scripted:
 
 
 def judged(
-    variant: Recording,
-    repeated: Recording | None = None,
-    shaken: Sequence[Recording] = (),
-    **recordings: Recording,
+    variant: Recording, repeated: Recording | None = None, shaken: Sequence[Recording] = (), **recordings: Recording
 ) -> Verdict:
     """The verdict.
 

@@ -30,11 +30,7 @@ def test_a_variant_changes_what_it_names_and_nothing_else():
     spec = variant.spec(base)
     assert (spec.mode, spec.dynamic, spec.backend, spec.regional) == ("max-autotune", False, "inductor", True)
     assert spec.config == {"cache_size_limit": 3, "assume_static_by_default": False}
-    assert variant.arguments(base) == {
-        "mode": "max-autotune",
-        "dynamic": False,
-        "assume_static_by_default": False,
-    }
+    assert variant.arguments(base) == {"mode": "max-autotune", "dynamic": False, "assume_static_by_default": False}
 
 
 def test_another_backend_takes_no_mode_along():

@@ -106,14 +106,7 @@ def test_no_text_of_any_event_goes_through_unread(mark):
     assert "qzsecret" not in json.dumps([shown_events, redaction().meta(meta)]).lower()
 
 
-@for_each(
-    "text",
-    [
-        *STATE_NAMES,
-        expression("L['self'].forward.__closure__[0].cell_contents"),
-        expression("___stack1"),
-    ],
-)
+@for_each("text", [*STATE_NAMES, expression("L['self'].forward.__closure__[0].cell_contents"), expression("___stack1")])
 def test_our_own_words_for_what_changed_stay(text):
     assert shown().expression(text) == text
 

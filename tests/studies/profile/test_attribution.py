@@ -26,10 +26,7 @@ TWICE = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
     [
         # Generated kernels are found by name, and a library's by what launched them.
         (
-            profiled(
-                [launched("addmm"), ran("triton_poi_0"), launched("mm")],
-                graph([ADDMM, POI, MM]),
-            ),
+            profiled([launched("addmm"), ran("triton_poi_0"), launched("mm")], graph([ADDMM, POI, MM])),
             [(0, 0), (0, 1), (0, 2)],
         ),
         # One in C++ is known without the number that the profiler puts before it.
@@ -40,10 +37,7 @@ TWICE = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
             [(0, 0), (0, 1), (0, 2)],
         ),
         # Several kernels of one call are all its, and calls of one operation in a row have their own.
-        (
-            profiled([*SPLIT[:2], launched("bmm", launch=3)], graph([MM, BMM])),
-            [(0, 0), (0, 0), (0, 1)],
-        ),
+        (profiled([*SPLIT[:2], launched("bmm", launch=3)], graph([MM, BMM])), [(0, 0), (0, 0), (0, 1)]),
         (
             profiled([*SPLIT, launched("mm", "splitk", 3)], graph([MM, MM])),
             [(0, 0), (0, 0), (0, 1), (0, 1), (None, None)],

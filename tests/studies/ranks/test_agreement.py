@@ -29,10 +29,7 @@ def test_the_first_thing_that_differs_is_named(what, values):
 
 
 def test_what_resumes_after_a_break_is_no_other_frame_of_the_whole_function():
-    found = job(
-        rank(0, compiled(), compiled("1/0", resumes_at=14)),
-        rank(1, compiled(), compiled("1/0", occurrence=1)),
-    )
+    found = job(rank(0, compiled(), compiled("1/0", resumes_at=14)), rank(1, compiled(), compiled("1/0", occurrence=1)))
     rows = [(row.compile, row.resumes_at, [group.compile_id for group in row.groups]) for row in found.agreement]
     assert rows == [("0/0", None, ["0/0"]), ("1/0", None, [None, "1/0"]), ("1/0", 14, ["1/0", None])]
     assert found.first_divergence.resumes_at is None
@@ -46,12 +43,7 @@ def test_each_group_says_in_what_it_differs_from_most():
         rank(5),
     )
     differences = {group.ranks: group.differs_in for group in found.agreement[0].groups}
-    assert differences == {
-        (0, 1, 2): (),
-        (3,): ("guards",),
-        (4,): ("sizes", "guards"),
-        (5,): ("presence",),
-    }
+    assert differences == {(0, 1, 2): (), (3,): ("guards",), (4,): ("sizes", "guards"), (5,): ("presence",)}
 
 
 def test_what_a_cache_answered_is_no_disagreement():

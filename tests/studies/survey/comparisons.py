@@ -46,10 +46,7 @@ def changed(**more: Any) -> SurveyComparison:
         row("mamba"),
         failed("added", "eager_failed", error="a bug of its own"),
     ]
-    given: dict[str, Any] = {
-        "version": "0.2.0",
-        "paths": ("last-week.parquet", "this-week.parquet"),
-    }
+    given: dict[str, Any] = {"version": "0.2.0", "paths": ("last-week.parquet", "this-week.parquet")}
     return compare_surveys(
         report(before),
         report(after, started="2026-11-30T01:20:00Z", options={"bench": True, "timeout_s": 900.0}),

@@ -273,11 +273,7 @@ MOVED = [("torch", "2.13.0", "2.14.0", 2), ("device", "cpu", "H200", 3), ("libra
             [("library", "timm 1.0", "timm 1.1", 1)],
         ),
         (report([row()]), report([failed("bert", "lost", torch=None)]), []),
-        (
-            report([row()]),
-            report([row()], **OTHER),
-            [("variant", "backend=inductor", "mode=max-autotune", None)],
-        ),
+        (report([row()]), report([row()], **OTHER), [("variant", "backend=inductor", "mode=max-autotune", None)]),
     ],
 )
 def test_how_the_surveys_differ_is_said(before, after, expected):

@@ -39,11 +39,7 @@ class Store:
 
     def put(self, bucket: str, **objects: bytes) -> None:
         client = boto3.client(
-            "s3",
-            endpoint_url=self.backend,
-            aws_access_key_id="a",
-            aws_secret_access_key="b",
-            region_name="us-east-1",
+            "s3", endpoint_url=self.backend, aws_access_key_id="a", aws_secret_access_key="b", region_name="us-east-1"
         )
         client.create_bucket(Bucket=bucket)
         for key, content in objects.items():

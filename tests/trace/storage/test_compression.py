@@ -196,10 +196,7 @@ def test_a_plain_log_is_read_without_decompressors_and_fsspec(tmp_path):
         print(sorted({"fsspec", "zstandard", "torch"} & set(sys.modules)))
     """
     process = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "plain.log")],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", program, str(tmp_path / "plain.log")], capture_output=True, text=True, check=False
     )
 
     assert process.stdout.splitlines()[-1] == "[]", process.stderr

@@ -55,13 +55,7 @@ def test_a_program_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_a_program_of_another_version_is_written_anew(tmp_path: Path, version: str, by: str) -> None:
     written(tmp_path, version=version, by=by)
     with pytest.raises(GraphDoctorError, match="can't be started"):
-        write_program(
-            "transformers",
-            "gpt-sw3",
-            tmp_path,
-            Setup(python="nowhere/python"),
-            version="5.0",
-        )
+        write_program("transformers", "gpt-sw3", tmp_path, Setup(python="nowhere/python"), version="5.0")
 
 
 def test_a_file_is_named_as_a_module_can_be() -> None:

@@ -51,10 +51,7 @@ def says(*events: str) -> str:
 
 
 CASES = {
-    "finished": (
-        says(PHASE, FINISHED),
-        {"status": 0, "reason": "finished", "phase": "call 2", "peak_memory_bytes": 9},
-    ),
+    "finished": (says(PHASE, FINISHED), {"status": 0, "reason": "finished", "phase": "call 2", "peak_memory_bytes": 9}),
     "an error": (f"{says(ERROR)}\nexit 3", {"reason": "error", "hint_code": "no_gradient", "status": 3}),
     "an exit of the program's own": (
         f"{says(PHASE)}\nexit 5",

@@ -10,15 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from transformers import (
-    Cache,
-    DynamicCache,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    StaticCache,
-)
+from transformers import Cache, DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, StaticCache
 
 model: torch.nn.Module
 if os.environ["CACHE"] == "growing":

@@ -129,11 +129,7 @@ TWO_CALLS = {
     ),
     "torch_dtype_argument": (lambda x, kind: x.to(kind), (ones(4), torch.float64), (ones(4), torch.float16)),
     "another_instance": (lambda net, x: net(x), (nn.Linear(4, 4), ones(1, 4)), (nn.Linear(4, 3), ones(1, 4))),
-    "enum_member": (
-        lambda x, mode: x.sin() if mode is Mode.SIN else x.cos(),
-        (ones(4), Mode.SIN),
-        (ones(4), Mode.COS),
-    ),
+    "enum_member": (lambda x, mode: x.sin() if mode is Mode.SIN else x.cos(), (ones(4), Mode.SIN), (ones(4), Mode.COS)),
     "one_more_argument": (lambda *tensors: sum(tensors), (ones(4),), (ones(4), ones(4))),
     "set_members": (lambda x, names: x.sin() if "sin" in names else x.cos(), (ones(4), {"sin"}), (ones(4), {"cos"})),
 }
@@ -168,12 +164,7 @@ CONTEXTS = {
         nullcontext(),
         setting(lambda value: globals().update(LIMIT=value), 7, 3),
     ),
-    "global_dict": (
-        lambda x: x * TABLE["a"],
-        X,
-        nullcontext(),
-        setting(lambda value: TABLE.update(a=value), 2.5, 1.0),
-    ),
+    "global_dict": (lambda x: x * TABLE["a"], X, nullcontext(), setting(lambda value: TABLE.update(a=value), 2.5, 1.0)),
 }
 """What is compiled, its argument, and what its calls are made in."""
 

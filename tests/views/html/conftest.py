@@ -160,10 +160,7 @@ class Visitor:
         page = context.new_page()
         page.set_default_timeout(10_000)
         page.on("pageerror", lambda error: self.trouble.append(f"raised {error}"))
-        page.on(
-            "console",
-            lambda said: self.trouble.append(said.text) if said.type in ("error", "warning") else None,
-        )
+        page.on("console", lambda said: self.trouble.append(said.text) if said.type in ("error", "warning") else None)
         page.goto(address + hash)
         if options.get("java_script_enabled", True):
             expect(page.locator("html")).to_have_attribute("data-ready", "true")

@@ -186,10 +186,7 @@ def test_a_link_to_what_a_filter_hides_shows_it(visit, reported):
 
 def test_filters_narrow_tell_the_count_and_give_everything_back(visit, reported):
     page = visit(reported.page)
-    for section, items, words in (
-        ("#findings", ".card", "GD101 program.py"),
-        ("#recompiles", ".entry", "power"),
-    ):
+    for section, items, words in (("#findings", ".card", "GD101 program.py"), ("#recompiles", ".entry", "power")):
         field, told = page.locator(f"{section} input[type=search]"), page.locator(f"{section} output")
         everything = page.locator(f"{section} {items}:visible").count()
         field.fill(words)

@@ -10,17 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from graphdoctor.facts.picture import Lane, Picture, Segment, SourceText
 from tests.factories import FILE, graph, recording
-from tests.views.html.made import (
-    KERNEL,
-    TEXT,
-    chain,
-    large,
-    lowered,
-    many_calls,
-    node,
-    stage_graph,
-    written,
-)
+from tests.views.html.made import KERNEL, TEXT, chain, large, lowered, many_calls, node, stage_graph, written
 
 pytestmark = pytest.mark.slow
 

@@ -25,7 +25,4 @@ def supcon_loss(features, labels, temperature=0.1):
 def example_inputs():
     torch.manual_seed(7)
     features = torch.randn(8, 16, requires_grad=True)
-    return [
-        (features, torch.tensor([0, 0, 1, 1, 2, 2, 3, 4])),
-        (features, torch.arange(8)),
-    ]
+    return [(features, torch.tensor([0, 0, 1, 1, 2, 2, 3, 4])), (features, torch.arange(8))]
