@@ -12,10 +12,12 @@ from graphdoctor.rules.toolkit import (
     RecompileRule,
     call_fix,
     can_be_dynamic,
+    code_fix,
     compile_argument,
     config_fix,
     is_specialized,
     names,
+    shortened,
 )
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
@@ -81,6 +83,12 @@ def _of_sizes(group: RecompileGroup) -> Fixes:
     if not changes:
         title = "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on their own"
         yield call_fix(title, is_safe=True)
+        return
+    sources = {f"{change.source}.size()[{size_dim(change.expression)}]": change for change in changes}
+    if constant := next((one for one in group.constants if one.source in sources), None):
+        # torch raises an error if such a dim is marked, and dynamic=True changes nothing.
+        size, text = sources[constant.source or ""].expression, shortened(constant.text or "")
+        yield code_fix(f"Keep `{size}` from becoming a constant on line {constant.line}: `{text}`")
         return
     marks = dict.fromkeys(
         (name, at)

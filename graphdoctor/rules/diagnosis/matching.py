@@ -77,6 +77,9 @@ def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> I
         # A resume function may have another value under an argument's name.
         if group.frame.resumes_at is None and all(event.call_site is None for event in group.events):
             group.parameters = view.recording.target.parameters
+        ids = {compile_.compile_id for compile_ in group.compiles}
+        shapes = (one for one in view.recording.evidence.shapes if one.compile_id in ids)
+        group.constants = tuple(one for one in shapes if one.kind == "specialized" and one.text)
         # A group without a compile was over the recompile limit each time, which GD201 reports.
         if group.compile_count:
             yield rule, _recompile_match(rule, group)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from graphdoctor.facts.evidence import ShapeEvent
 from graphdoctor.facts.expressions import argument_source, expression
 from graphdoctor.facts.fixes import SnippetPlace, Where
 from graphdoctor.facts.grouping import grouped
@@ -96,6 +97,7 @@ class RecompileGroup:
             function that other code calls, where the names of arguments aren't known.
         names: Expressions of the values.
         is_within_call: The value changed within one call of the target, as a loop's counter does after a break.
+        constants: What lines of the program made of symbolic sizes, in any of its compiles.
     """
 
     frame: Frame
@@ -104,6 +106,7 @@ class RecompileGroup:
     parameters: tuple[str, ...] | None = None
     names: set[str] = field(default_factory=set)
     is_within_call: bool = False
+    constants: tuple[ShapeEvent, ...] = ()
 
     @property
     def first(self) -> GuardChange:
