@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.kernels import MOST_KERNELS, CodeLine, Device, KernelShare, KernelTime
-from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted, duration, listed
 from graphdoctor.rules.diagnosis.kernel_times import lines_by_kernel
 from graphdoctor.rules.toolkit import (
@@ -76,26 +76,23 @@ class SlowerKernels(RecordingRule):
         now, before, frame = recording.kernels, recording.eager_kernels, view.main_frame
         if now is None or before is None or frame is None or now.device != before.device or not now.region_runs:
             return
-        if (
-            now.kernels_us is None
-            or not before.kernels_us
-            or now.kernels_us < _MIN_RATIO[now.device] * before.kernels_us
-        ):
+        kernels_us, eager_us = now.kernels_us or 0.0, before.kernels_us or math.inf
+        if kernels_us < _MIN_RATIO[now.device] * eager_us:
             return
-        more_us = now.kernels_us - before.kernels_us
+        lines = {} if recording.profiled is None else lines_by_kernel(recording.profiled)
         yield RuleMatch(
             entry=frame.entry,
             message="; ".join(
                 (
-                    _message(now, before, now.kernels_us / before.kernels_us),
-                    *_apart(now, before, "only compiled code has", _lines(recording)),
+                    _message(now, before, kernels_us / eager_us),
+                    *_apart(now, before, "only compiled code has", lines),
                     *_apart(before, now, "only eager mode has", {}),
                     *_causes(now, before),
                 )
             ),
             count=now.launches or 0,
-            call_us=more_us,
-            share=more_us / now.call_us,
+            call_us=kernels_us - eager_us,
+            share=(kernels_us - eager_us) / now.call_us,
             fixes=(*max_autotune(recording, "Inductor tries more variants of each kernel"), _WITH_LIBRARY),
         )
 
@@ -133,10 +130,6 @@ def _described(kernel: KernelTime, lines: Sequence[CodeLine]) -> str:
     places = [f"{Path(line.file).name}:{line.line}" for line in lines]
     known = [duration(kernel.us), *(f"`{each}`" for each in kernel.operations), listed(places, 2)]
     return f"{often}`{kernel.name}` ({', '.join(filter(None, known))})"
-
-
-def _lines(recording: Recording) -> Mapping[str, Sequence[CodeLine]]:
-    return lines_by_kernel(recording.profiled) if recording.profiled is not None else {}
 
 
 def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
