@@ -192,6 +192,11 @@ class Finding(Fact):
     showed a fix of its own."""
 
     @property
+    def stops_call(self) -> bool:
+        """A call, or the compile that it waits for, ended with an error there."""
+        return self.code in ("GD501", "GD502", "GD901")
+
+    @property
     def site(self) -> str:
         """Its place and cause, such as ``model.py:26 (GB0059)``."""
         return f"{self.location.file}:{self.location.line} ({self.torch_id or self.code})"

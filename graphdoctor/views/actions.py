@@ -100,7 +100,7 @@ def _rank(action: Action) -> tuple[bool, int, bool, bool, bool, float, float]:
     severity = min(SEVERITIES.index(finding.severity) for finding in findings)
     is_consequence = all(finding.is_consequence for finding in findings)
     is_settling = not any(finding.is_unsettling for finding in findings)
-    is_run = all(finding.code != "GD901" for finding in findings)
+    is_run = not any(finding.stops_call for finding in findings)
     return action.fix is None, severity, is_run, is_consequence, is_settling, -action.call_us, -action.compile_s
 
 

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -144,18 +144,22 @@ class SeenCall:
     def share(self) -> KernelShare:
         """Where its time goes, added up."""
         by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
-        launched_by: dict[str, set[str]] = defaultdict(set)
-        within: dict[str, set[str]] = defaultdict(set)
+        launched_by: dict[str, list[list[str]]] = defaultdict(list)
         copied_us = 0.0
         for kernel, counted_ns in self._counted_once():
             by_name[short_name(kernel.name), kernel.kind].append(counted_ns / 1e3)
             if kernel.kind == "library":
-                launched_by[short_name(kernel.name)].update(kernel.operations()[: self.is_on_device])
-                within[short_name(kernel.name)].update(kernel.operations()[-1:])
+                launched_by[short_name(kernel.name)].append(kernel.operations())
             copied_us += counted_ns / 1e3 if kernel.is_graph_input else 0.0
 
         def us(kind: KernelKind) -> float | None:
             return None if self.launches is None else sum(sum(each) for key, each in by_name.items() if key[1] == kind)
+
+        def launching(name: str) -> dict[str, Any]:
+            known = [operations for operations in launched_by[name] if operations]
+            innermost = {operations[0] for operations in known} if self.is_on_device else ()
+            outermost = {operations[-1] for operations in known}
+            return {"operations": tuple(sorted(innermost)), "within": tuple(sorted(outermost))}
 
         largest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:MOST_KERNELS]
         inside = [node.event for node in self.nodes]
@@ -177,14 +181,7 @@ class SeenCall:
             region_us=(covered_ns - _covered_ns(others)) / 1e3,
             outside_us=max(0, self.whole.duration_ns - covered_ns - self.empty_ns) / 1e3,
             largest=tuple(
-                KernelTime(
-                    name=name,
-                    kind=kind,
-                    us=sum(each),
-                    count=len(each),
-                    operations=tuple(sorted(launched_by[name])),
-                    within=tuple(sorted(within[name])),
-                )
+                KernelTime(name=name, kind=kind, us=sum(each), count=len(each), **launching(name))
                 for (name, kind), each in largest
             ),
         )

@@ -59,8 +59,9 @@ def config_names() -> list[str]:
 @contextlib.contextmanager
 def config_kept() -> Iterator[None]:
     """Restore every config value when the context ends."""
-    # All four, loaded or not: the first compile loads them, and what is set then must be restored too.
-    before = [(module, dict(module.get_config_copy())) for module in map(importlib.import_module, _CONFIG_MODULES)]
+    # All, loaded or not: the first compile loads them, and what is set then must be restored too.
+    modules = map(importlib.import_module, (*_CONFIG_MODULES, "torch.compiler.config"))
+    before = [(module, dict(module.get_config_copy())) for module in modules]
     try:
         yield
     finally:

@@ -209,7 +209,7 @@ class GraphGlobals:
     def _note(self, _result: None, graph: Any, name: str, *_: object) -> None:  # noqa: ANN401
         latest = self._latest()
         # From 2.15 on, a graph without operations has a global, too, but never reaches a backend.
-        if name.startswith("__compiled_fn") and latest is not None and latest != self._noted:
+        if name.startswith("__compiled_fn") and latest is not None and latest is not self._noted:
             self._noted = latest
             self._graphs[name] = (graph.global_scope, *latest)
             self._replace(name)

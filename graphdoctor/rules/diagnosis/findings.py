@@ -152,7 +152,7 @@ def by_cost(finding: Finding) -> tuple[int, bool, bool, bool, float, float]:
     severity = SEVERITIES.index(finding.severity)
     return (
         severity,
-        finding.code != "GD901",
+        not finding.stops_call,
         finding.is_consequence,
         not finding.is_unsettling,
         -(cost.call_us or 0.0),
