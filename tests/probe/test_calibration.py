@@ -78,7 +78,8 @@ def test_only_what_is_missing_is_measured(monkeypatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(calibration, "_copy", None)
         patched.setattr(calibration.arithmetic, "rate", None)
-        again = calibrate(CPU, {"float32"}, {"tanh"}, [first])
+        with torch.autocast("cpu"):
+            again = calibrate(CPU, {"float32"}, {"tanh"}, [first])
     assert again == first.replace(is_kept=True, is_steady=True)
     kept = first.replace(copy_gb_per_s=123.0)
     more = calibrate(CPU, {"float64"}, {"erf"}, [kept])

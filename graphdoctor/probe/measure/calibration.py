@@ -82,8 +82,11 @@ def calibrate(
     rates = dict(found.elementwise_g_per_s)
     unknown = [name for name in arithmetic.measurable(elementwise, device) if name not in rates]
     if before is not None and not missing and not unknown:
-        if _product("float32", device, _SHARE_OF_EACH)[0] > _STEADY * products["float32"]:
-            # Other work disturbed what was kept, all the time that it was measured.
+        # Other work can have disturbed what was kept, all the time that it was measured.
+        is_outdone = False
+        with torch.inference_mode(), torch.autocast(device.type, enabled=False), contextlib.suppress(RuntimeError):
+            is_outdone = _product("float32", device, _SHARE_OF_EACH)[0] > _STEADY * products["float32"]
+        if is_outdone:
             return calibrate(device, dtypes, elementwise, ())
         return found.replace(is_kept=True, is_steady=True)
     copy, launch, is_steady = found.copy_gb_per_s, found.launch_us, True
