@@ -192,9 +192,10 @@ class Finding(Fact):
     showed a fix of its own."""
 
     @property
-    def stops_call(self) -> bool:
-        """A call, or the compile that it waits for, ended with an error there."""
-        return self.code in ("GD501", "GD502", "GD901")
+    def rank(self) -> tuple[int, bool, bool, bool]:
+        """Sort key: severity, what ended a call or its compile, causes before consequences, what never settles."""
+        is_end = self.code in ("GD501", "GD502", "GD901")
+        return SEVERITIES.index(self.severity), not is_end, self.is_consequence, not self.is_unsettling
 
     @property
     def site(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Finding, Fix
+from graphdoctor.facts.diagnosis import Cost, Finding, Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.wording import counted, duration, join_texts
 from graphdoctor.views.words import clusters
@@ -95,13 +95,9 @@ def _with_limits(found: list[Action]) -> list[Action]:
     return found
 
 
-def _rank(action: Action) -> tuple[bool, int, bool, bool, bool, float, float]:
-    findings = action.findings
-    severity = min(SEVERITIES.index(finding.severity) for finding in findings)
-    is_consequence = all(finding.is_consequence for finding in findings)
-    is_settling = not any(finding.is_unsettling for finding in findings)
-    is_run = not any(finding.stops_call for finding in findings)
-    return action.fix is None, severity, is_run, is_consequence, is_settling, -action.call_us, -action.compile_s
+def _rank(action: Action) -> tuple[object, ...]:
+    most_urgent = min(finding.rank for finding in action.findings)
+    return action.fix is None, *most_urgent, -action.call_us, -action.compile_s
 
 
 def _best_fix(cluster: Sequence[Finding]) -> Fix | None:

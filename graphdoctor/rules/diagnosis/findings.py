@@ -146,15 +146,7 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     return found
 
 
-def by_cost(finding: Finding) -> tuple[int, bool, bool, bool, float, float]:
-    """Sort key: severity, what stopped a call, causes before consequences, what compiles without end, measured time."""
+def by_cost(finding: Finding) -> tuple[object, ...]:
+    """Sort key: rank, then measured time. A stable sort keeps the order of findings that cost the same."""
     cost = finding.cost or Cost()
-    severity = SEVERITIES.index(finding.severity)
-    return (
-        severity,
-        not finding.stops_call,
-        finding.is_consequence,
-        not finding.is_unsettling,
-        -(cost.call_us or 0.0),
-        -(cost.compile_s or 0.0),
-    )
+    return *finding.rank, -(cost.call_us or 0.0), -(cost.compile_s or 0.0)
