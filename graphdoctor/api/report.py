@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,4 +117,10 @@ class Report:
         return format.render(result, RenderOptions(root=self._root))
 
     def _read(self, needs: Needs) -> Result:
-        return diagnose_recording(self._folder.path, needs=needs, root=self._root)
+        result = diagnose_recording(self._folder.path, needs=needs, root=self._root)
+        if not result.diagnosis.findings:
+            return result
+        # Imports libcst, which a process that is fine does without.
+        from graphdoctor.fixes.options import with_declined
+
+        return replace(result, diagnosis=with_declined(result.diagnosis, self._folder.path, self._root))

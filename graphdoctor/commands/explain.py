@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,14 +19,10 @@ from graphdoctor.commands.output import Output
 from graphdoctor.commands.running import begin, finish, import_meanwhile, recording_of, trials_of
 from graphdoctor.commands.terminal import console_of, say
 from graphdoctor.facts.bench import BenchReport
-from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.result import Result
 from graphdoctor.facts.spec import RunSpec, option
-from graphdoctor.probe.wire import DECLINED_FILE
 from graphdoctor.rules.diagnosed import diagnose_recording
-from graphdoctor.rules.diagnosis.verdicts import with_verdicts
-from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.formats import DIAGNOSIS
@@ -80,7 +75,9 @@ def explain(
             report = _benched(measured, recorded.folder, setup)
     result = diagnose_recording(recorded.folder, selection, needs)
     if not is_tried:
-        result = _with_declined(result, recorded.folder)
+        from graphdoctor.fixes.options import with_declined
+
+        result = replace(result, diagnosis=with_declined(result.diagnosis, recorded.folder, Path.cwd()))
     recording = result.diagnosis.recording
     # The error below is all there is to say of a program that fails without torch.compile, too.
     is_told = bool(recording.calls or recording.compiles) and not _fails_alone(recording)
@@ -89,20 +86,6 @@ def explain(
     if report is not None:
         _show(report, output)
     finish(recorded, result.diagnosis)
-
-
-def _with_declined(result: Result, folder: Path) -> Result:
-    """The result, with the reasons where ``fix`` would write no edit; they are kept for who reads the recording."""
-    from graphdoctor.fixes.options import declined_edits
-
-    found = result.diagnosis
-    declined = declined_edits(Observed(found.recording, found), Path.cwd())
-    if declined.reasons:
-        with contextlib.suppress(OSError):
-            write_fact(declined, folder / DECLINED_FILE)
-    known = found.recording.replace(declined=declined)
-    findings = tuple(with_verdicts(found.findings, known))
-    return replace(result, diagnosis=found.replace(recording=known, findings=findings))
 
 
 def _fails_alone(recording: Recording) -> bool:

@@ -120,8 +120,10 @@ class _Runs(contextlib.ExitStack):
                 setup.on_output(b"".join(printed))
         if recorded.is_interrupted:
             raise KeyboardInterrupt
+        from graphdoctor.fixes.options import with_declined
+
         root = self._project.root
-        diagnosis = diagnose_recording(recorded.folder, root=root).diagnosis
+        diagnosis = with_declined(diagnose_recording(recorded.folder, root=root).diagnosis, recorded.folder, root)
         recording = diagnosis.recording
         diagnosis = diagnosis.replace(recording=recording.replace(exit=worded_exit(recording.exit, CONFIGURATION)))
         return Ran(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, root)))

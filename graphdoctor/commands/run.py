@@ -23,7 +23,7 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.commands.output import Output, choose_output
-from graphdoctor.commands.running import import_report_meanwhile, project_settings, tell_place
+from graphdoctor.commands.running import import_meanwhile, import_report_meanwhile, project_settings, tell_place
 from graphdoctor.commands.terminal import complain, console_of, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import executor_for
@@ -93,6 +93,7 @@ def run(
     check_interpreter(python)
     recording = settings.store.create(found.label)
     import_report_meanwhile()
+    import_meanwhile("graphdoctor.fixes.options")
     change = UNTOUCHED if is_trying else None
     ended = run_script(found, recording.path, python=python, timeout_s=process.timeout, change=change, own=own or ())
     sign(recording.path)
@@ -132,7 +133,11 @@ def _report(
                 "--try is for jobs of several ranks.", hint="graphdoctor fix tries fixes of a target."
             )
         else:
-            _show(diagnose_recording(recording, selection, output.needs), DIAGNOSIS, output)
+            from graphdoctor.fixes.options import with_declined
+
+            result = diagnose_recording(recording, selection, output.needs)
+            found = with_declined(result.diagnosis, recording, Path.cwd())
+            _show(replace(result, diagnosis=found), DIAGNOSIS, output)
     except BrokenPipeError:
         pass  # whoever read our standard error has gone
     except Exception as error:  # noqa: BLE001 - see the docstring

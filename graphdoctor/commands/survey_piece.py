@@ -329,12 +329,14 @@ class _Worker:
     def _page(self) -> str | None:
         if not self._piece.measured.pages or self._diagnosis is None:
             return None
+        from graphdoctor.fixes.options import with_declined
         from graphdoctor.views.html.document import render_view_page
         from graphdoctor.views.report import report_view
 
         try:
             result = self._diagnosed(is_page=True)
-            return render_view_page(report_view(result.diagnosis, result.picture, root=Path.cwd()))
+            found = with_declined(result.diagnosis, self._recording, Path.cwd())
+            return render_view_page(report_view(found, result.picture, root=Path.cwd()))
         except Exception as error:  # noqa: BLE001 - a row isn't lost for its page
             self._gaps.append(f"Its page couldn't be made: {type(error).__name__}: {error}")
             return None

@@ -12,18 +12,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import DeclinedEdits
+from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.run import Setting
-from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.fixes.patch import Candidate, FileChange, Options
-from graphdoctor.fixes.recipe import Place, UnlearnedError
+from graphdoctor.fixes.recipe import Place, UnlearnedError, traced_path
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.run_changes import call_fix, cuda_graph_fixes, recompile_fixes, setting_fix
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if
 from graphdoctor.fixes.verdicts import BREAK, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
 from graphdoctor.fixes.wrapping import wrapped
+from graphdoctor.probe.wire import DECLINED_FILE
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.rules.diagnosis.verdicts import with_verdicts
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EqualSizes
@@ -103,18 +105,27 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
     return found
 
 
-def declined_edits(observed: Observed, root: Path) -> DeclinedEdits:
-    """Why ``fix`` would write no edit, for each finding of which that is certain without a trial."""
+def with_declined(diagnosis: Diagnosis, folder: Path, root: Path) -> Diagnosis:
+    """The diagnosis of a recording, with why ``fix`` would write no edit where that is certain without a trial.
+
+    The reasons are kept in the recording for who reads it later.
+    """
     sources = Sources(Program(), root, {})
     sources.equal_sizes = None
     reasons = {}
-    for finding in treated_findings(observed, Selection()):
+    for finding in treated_findings(Observed(diagnosis.recording, diagnosis), Selection()):
         # Where it depends on what only trials learn, nothing is certain.
         with contextlib.suppress(UnlearnedError, RecursionError):
-            edits, declined = _edits(finding, sources, is_one_enough=True)
-            if declined and not edits and not declined[0].startswith(_ELSEWHERE):
+            found, declined = _edits(finding, sources, is_one_enough=True)
+            if declined and not found and not declined[0].startswith(_ELSEWHERE):
                 reasons[finding.fingerprint] = declined[0]
-    return DeclinedEdits(reasons=reasons)
+    if not reasons:
+        return diagnosis
+    edits = DeclinedEdits(reasons=reasons)
+    with contextlib.suppress(OSError):
+        write_fact(edits, folder / DECLINED_FILE)
+    known = diagnosis.recording.replace(declined=edits)
+    return diagnosis.replace(recording=known, findings=tuple(with_verdicts(diagnosis.findings, known)))
 
 
 def _distinct(fixes: Sequence[Candidate]) -> list[Candidate]:
@@ -178,8 +189,7 @@ def _in_own_code(finding: Finding) -> Finding:
 
 def _containing(finding: Finding, root: Path) -> list[Candidate]:
     found = []
-    has_callers = sum(entry.origin in PROGRAM_ORIGINS for entry in finding.user_stack) > 1
-    if finding.code.startswith(BREAK) and has_callers:
+    if finding.code.startswith(BREAK) and len(traced_path(finding)) > 1:
         title = "Let torch break inside the called function, without breaking its callers"
         found.append(setting_fix(_NESTED_BREAKS, title, targets=(finding.fingerprint,), contains=True))
     wrapper = _wrapper(finding, root)

@@ -27,6 +27,18 @@ class UnlearnedError(Exception):
     """What an edit depends on is learned in trials, and there were none."""
 
 
+def traced_path(finding: Finding) -> list[StackEntry]:
+    """The program's lines on the path to a finding, from the function that torch.compile was given.
+
+    What calls that function in eager mode is above torch's wrapper (``compile_wrapper`` in ``_dynamo/eval_frame.py``,
+    2.13 and 2.15).
+    """
+    path = list(finding.user_stack)
+    wrappers = [at for at, entry in enumerate(path) if (entry.function, entry.origin) == ("compile_wrapper", "torch")]
+    path = path[wrappers[-1] + 1 :] if wrappers else path
+    return [entry for entry in path if entry.origin in PROGRAM_ORIGINS]
+
+
 Test = cst.If | cst.IfExp | cst.Assert
 _NEAR = 3
 """How many lines torch's line may be off."""
@@ -88,12 +100,12 @@ class Place:
     @property
     def is_outermost(self) -> bool:
         """Whether the finding's function is the one that torch.compile was given; False if the path isn't known."""
-        return sum(entry.origin in PROGRAM_ORIGINS for entry in self.finding.user_stack) == 1
+        return len(traced_path(self.finding)) == 1
 
     @cached_property
     def in_outermost(self) -> Place:
         """The place, or where the function that torch.compile was given calls what it is in."""
-        entries = [entry for entry in self.finding.user_stack if entry.origin in PROGRAM_ORIGINS]
+        entries = traced_path(self.finding)
         decline_if(not entries, "it isn't known what torch.compile was given")
         # A function that isn't traced was split before: it only calls what torch.compile is given.
         entries = list(itertools.dropwhile(self._is_of_shell, entries)) or entries

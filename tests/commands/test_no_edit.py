@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import run_command
+from tests.conftest import clean_environment, run_command, run_script
 
 pytestmark = pytest.mark.slow
 
@@ -43,43 +43,48 @@ class Box:
     def __init__(self, x):
         self.x = x
 """
-MAIN = f"""\
+MAIN = """\
 import torch
 
-{"".join(f"from {name} import {name}{chr(10)}" for name in PARTS)}
+{imports}
+
 
 def f(x, counts):
-    for call in ({", ".join(PARTS)}):
+    for call in ({names}):
         x = call(x, counts)
     return x
 
 
 def example_inputs():
     return torch.ones(4), torch.tensor([1, 2, 0, 1])
+
+
+if __name__ == "__main__":
+    torch.compile(f, backend="eager")(*example_inputs())
 """
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("project")
-    (folder / "model.py").write_text(MAIN)
-    for name, body in PARTS.items():
+def project(folder: Path, *names: str) -> Path:
+    imports = "\n".join(f"from {name} import {name}" for name in names)
+    (folder / "model.py").write_text(MAIN.format(imports=imports, names=", ".join(names)))
+    for name in names:
         encoding = "latin-1" if name == "latin" else "utf-8"
-        function = f"def {name}(x, counts):\n{textwrap.indent(body, '    ')}\n    return x * 2\n"
+        function = f"def {name}(x, counts):\n{textwrap.indent(PARTS[name], '    ')}\n    return x * 2\n"
         (folder / f"{name}.py").write_text(f"# coding: {encoding}\n{HEAD}\n\n{function}", encoding=encoding)
     return folder
 
 
-def asked(project: Path, *args: str) -> dict[str, Any]:
-    done = run_command(*args, "--format", "json", cwd=project)
+def asked(folder: Path, *args: str) -> dict[str, Any]:
+    done = run_command(*args, "--format", "json", cwd=folder)
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
-def test_explain_says_why_there_is_no_edit_as_fix_does(project: Path) -> None:
-    explained = asked(project, "explain", "model.py:f")
-    assert asked(project, "report") == explained, "who reads it again sees the same"
-    treatment = asked(project, "fix", "model.py:f", "--no-try")["recording"]["treatment"]
+def test_explain_says_why_there_is_no_edit_as_fix_does(tmp_path: Path) -> None:
+    folder = project(tmp_path, *PARTS)
+    explained = asked(folder, "explain", "model.py:f")
+    assert asked(folder, "report") == explained, "who reads it again sees the same"
+    treatment = asked(folder, "fix", "model.py:f", "--no-try")["recording"]["treatment"]
     said: dict[str, str] = explained["recording"]["declined"]["reasons"]
     edited = {tried["fingerprint"] for tried in treatment["tried"] if tried["diff"]}
     places = {found["fingerprint"]: Path(found["location"]["file"]).stem for found in explained["findings"]}
@@ -95,3 +100,35 @@ def test_explain_says_why_there_is_no_edit_as_fix_does(project: Path) -> None:
             assert not any(fix["snippet"] for fix in in_code)
         else:
             assert not any(fix["reason"] for fix in found["fixes"])
+
+
+REPORTED = """\
+import sys
+
+import graphdoctor
+import model
+
+graphdoctor.explain(model.f, *model.example_inputs()).save(sys.argv[1])
+"""
+
+
+def reasons(findings: list[dict[str, Any]]) -> dict[str, set[str]]:
+    """Why there is no edit, by the file of the finding."""
+    found: dict[str, set[str]] = {}
+    for finding in findings:
+        said = {fix["reason"] for fix in finding["fixes"] if fix["reason"]}
+        found.setdefault(Path(finding["location"]["file"]).stem, set()).update(said)
+    return {name: said for name, said in found.items() if said}
+
+
+def test_every_command_that_advises_says_it(tmp_path: Path) -> None:
+    folder = project(tmp_path, "stores", "asserts", "chosen")
+    expected = reasons(asked(folder, "explain", "model.py:f")["findings"])
+    assert expected.keys() == {"stores", "asserts"}
+    run_command("run", "--report", "run.json", "model.py", cwd=folder)
+    assert reasons(json.loads((folder / "run.json").read_text())["findings"]) == expected
+    (checked,) = asked(folder, "check", "model.py:f")["targets"]
+    assert reasons(checked["diagnosis"]["findings"]) == expected
+    (folder / "reported.py").write_text(REPORTED)
+    run_script(folder / "reported.py", "api.json", cwd=folder, env=clean_environment())
+    assert reasons(json.loads((folder / "api.json").read_text())["findings"]) == expected

@@ -16,7 +16,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import GraphInput, Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.fixes.options import Sources, declined_edits, options_for
+from graphdoctor.fixes.options import Sources, options_for, with_declined
 from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -34,6 +34,7 @@ class Net(torch.nn.Module):
         return x.sin()
 """
 LINE = 6
+IN_TORCH: Any = {"origin": "torch", "package": "torch"}
 
 
 def seen(facts: Recording, root: Path) -> Observed:
@@ -101,13 +102,13 @@ def test_before_any_trial_it_is_known_why_there_is_no_edit(model: Path, text: st
     line = 'y = print("x")' if "y = " in text else 'print("x")'
     facts = recording(breaks=(record(entry(LINE, line, file=str(model))),))
     model.write_text(text)
-    found = declined_edits(seen(facts, model.parent), model.parent)
+    found = with_declined(seen(facts, model.parent).diagnosis, model.parent, model.parent).recording.declined
     assert list(found.reasons.values()) == ([reason] if reason else [])
 
 
 def test_a_package_s_line_has_no_edit(tmp_path: Path) -> None:
     facts = recording(breaks=(record(entry(LINE, file="/lib/lib/ops.py", **PACKAGE)),))
-    (reason,) = declined_edits(seen(facts, tmp_path), tmp_path).reasons.values()
+    (reason,) = with_declined(seen(facts, tmp_path).diagnosis, tmp_path, tmp_path).recording.declined.reasons.values()
     assert reason == "the line belongs to lib, whose files aren't edited"
 
 
@@ -131,6 +132,19 @@ def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path)
 
     assert [one.title for one in proposals(message="")] == ["Pass `scale` as a tensor"]
     assert proposals(changes=()) == ()
+
+
+def test_what_calls_the_compiled_function_in_eager_mode_is_not_traced(model: Path) -> None:
+    """A script compiles a function and calls it: a break there is in the outermost function that torch traces."""
+    main = entry(3, function="<module>", qualname="<module>", file=str(model))
+    wrapper = entry(1166, file="/x/torch/_dynamo/eval_frame.py", function="compile_wrapper", **IN_TORCH)
+    broken = entry(LINE, file=str(model))
+    title = "Let torch break inside the called function, without breaking its callers"
+    for stack, is_called in (((main, broken), True), ((main, wrapper, broken), False), ((broken,), False)):
+        [found] = options(model.parent, *stack)
+        assert (title in [fix.title for fix in found.fixes]) == is_called
+    [found] = options(model.parent, main, wrapper, main, broken)
+    assert title in [fix.title for fix in found.fixes]
 
 
 def test_nothing_is_offered_for_other_findings(tmp_path: Path) -> None:
@@ -216,7 +230,7 @@ def numbers(*names: str) -> Recording:
 
 
 CALLER = entry(3, "y = body(x)")
-TORCH = entry(9, file="/x/torch/nn/modules/module.py", origin="torch", package="torch")
+TORCH = entry(9, file="/x/torch/nn/modules/module.py", **IN_TORCH)
 DYNAMO, INDUCTOR = "torch._dynamo.config", "torch._inductor.config"
 SCALE = change("number", "scale", "1.0", "2.0", source="L['scale']")
 PRINTED = change("number", "print", "1.0", "2.0", source="L['scale']")
