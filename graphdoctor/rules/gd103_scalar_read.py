@@ -95,7 +95,7 @@ def _is_captured(site: BreakSite) -> bool:
 
 
 def _around(site: BreakSite) -> set[str]:
-    """What the statement does with the read: ``if``, ``check``, ``while``, ``range``, ``index`` or ``key``."""
+    """What the statement does with the read: ``if``, ``check``, ``while``, ``range``, ``slice``, ``index``, ``key``."""
     found: set[str] = set()
     for node in ast.walk(site.statement_node or ast.Module([], [])):
         match node:
@@ -107,15 +107,24 @@ def _around(site: BreakSite) -> set[str]:
                 use = "while"
             case ast.Call(func=ast.Name(id="range")) as part:
                 use = "range"
+            case ast.Slice() as part:
+                use = "slice"
             case ast.Subscript(slice=part) if not isinstance(part, ast.Slice):
                 use = "index"
             case ast.keyword(arg="key", value=part):
                 use = "key"
             case _:
                 continue
-        if site.node is not None and ast.dump(site.node) in map(ast.dump, ast.walk(part)):
+        if _is_read_in(part, site.node):
             found.add(use)
     return found
+
+
+def _is_read_in(part: ast.expr, read: ast.expr | None) -> bool:
+    """Whether the read is within a part of its statement; a slice itself reads a tensor among its bounds."""
+    if isinstance(part, ast.Slice) and (read is None or isinstance(read, ast.Subscript)):
+        return read is None or ast.dump(part) in map(ast.dump, ast.walk(read.slice))
+    return read is not None and ast.dump(read) in map(ast.dump, ast.walk(part))
 
 
 def _keep(site: BreakSite, around: set[str]) -> str:
@@ -124,6 +133,9 @@ def _keep(site: BreakSite, around: set[str]) -> str:
         return "Write the loop with `torch.while_loop`, or give it a fixed number of steps"
     if "range" in around or name == "range":
         return "Give the loop a fixed number of steps that doesn't depend on a tensor"
+    if "slice" in around:
+        fixed = "Slice by a number that doesn't depend on a tensor"
+        return f"{fixed}, or keep all elements and choose by position with `torch.where` and `torch.arange`"
     if "index" in around:
         return "Keep a tensor instead of the Python container, and select from it with `torch.index_select`"
     match site.node, site.statement_node:

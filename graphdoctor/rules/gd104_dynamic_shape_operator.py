@@ -52,11 +52,18 @@ class DynamicShapeOperator(BreakRule):
     def message(self, site: BreakSite) -> str:
         operator = site.in_context(r"^aten\._?([a-z_]+)") or ("one_hot" if "one_hot" in site.gb_type else None)
         by = f" (`{operator}`)" if operator else ""
+        if _is_combinations(site):
+            return f"torch doesn't know the shape of `{site.shown}` before it has run{by}"
         return f"the shape of `{site.shown}` depends on a tensor's values{by}"
 
     def suggested(self, site: BreakSite) -> Fixes:
         if "one_hot" in site.gb_type:
             yield code_fix("Pass `num_classes` to `one_hot`", "torch's hint for GB0246", is_safe=True)
+            return
+        if _is_combinations(site):
+            # Their number depends on sizes alone, and torch raises an error if it captures the operator (2.13).
+            title = "Make the combinations of positions once, outside the compiled function, and index with them"
+            yield code_fix(f"{title}: `t[torch.combinations(torch.arange(n))]`")
             return
         if isinstance(site.statement_node, ast.For):
             yield code_fix("Compute for all elements with tensor operations: a loop over some needs their number")
@@ -65,3 +72,7 @@ class DynamicShapeOperator(BreakRule):
             yield code_fix("Keep the shape: choose values by a mask with `torch.where` instead of selecting elements")
         title = "Let torch capture the operator with a symbolic size, if no branch or loop depends on that size"
         yield setting("capture_dynamic_output_shape_ops", title, "torch's hint for GB0036")
+
+
+def _is_combinations(site: BreakSite) -> bool:
+    return (site.called or "").endswith("combinations")

@@ -17,6 +17,8 @@ _MAKING = (
     "torch.* op returned non-Tensor",
 )
 """Breaks in a context manager's constructor or ``__enter__``, before torch reaches the ``with``."""
+_SUPPORTED = ("no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "autocast", "nullcontext", "suppress")
+"""What torch enters in the graph."""
 
 
 class UnsupportedContextManager(BreakRule):
@@ -75,39 +77,46 @@ class UnsupportedContextManager(BreakRule):
         return super().matches(site) or is_entered or (is_with and site.gb_type.startswith(_MAKING))
 
     def message(self, site: BreakSite) -> str:
-        kind, entered = site.in_context(r"UserDefinedObjectVariable\((\w+)\)"), _managers(site)
-        named = f", a `{kind}`" if kind and kind not in entered else ""
-        if not isinstance(site.statement_node, ast.With | ast.AsyncWith):
+        kind, items = _kind(site), _items(site)
+        if not items:
             return f"torch can't enter {f'a `{kind}`' if kind else 'a context manager'} in `{site.named}`"
-        return f"torch can't enter the context manager `{entered}`{named}"
+        entered = _listed(items)
+        named = f", a `{kind}`" if kind and kind not in entered else ""
+        return f"torch can't enter {'the context manager' if len(items) == 1 else 'one of'} `{entered}`{named}"
 
     def suggested(self, site: BreakSite) -> Fixes:
         if site.cause.torch_id == "GB0263" or site.gb_type.startswith("attempted to trace contextlib"):
             yield setting("enable_trace_contextlib", "Let torch trace `@contextmanager` functions")
-        statement = site.statement_node
-        if not isinstance(statement, ast.With | ast.AsyncWith):
+        if not (items := _items(site)):
             is_stack = site.named.endswith("enter_context")
-            title = (
-                "Enter it with a `with` of its own"
-                if is_stack
-                else f"Call `{site.named}` outside the compiled function"
-            )
-            yield code_fix(title)
+            outside = f"Call `{site.named}` outside the compiled function"
+            yield code_fix("Enter it with a `with` of its own" if is_stack else outside)
             return
-        items = statement.items
         # A name alone can be a local variable, which nobody can enter outside.
-        made = ", and make it there if the function makes it" if _has_names(items) else ""
+        is_named = any(isinstance(item.context_expr, ast.Name) for item in items)
+        made = ", and make it there if the function makes it" if is_named else ""
         used = ", and pass in what it gives" if any(item.optional_vars for item in items) else ""
-        yield call_fix(f"Enter `{_managers(site)}` around the call to the compiled function{made}{used}")
+        yield call_fix(f"Enter `{_listed(items)}` around the call to the compiled function{made}{used}")
 
 
-def _has_names(items: Iterable[ast.withitem]) -> bool:
-    return any(isinstance(item.context_expr, ast.Name) for item in items)
+def _kind(site: BreakSite) -> str | None:
+    return site.in_context(r"(?:UserDefinedObjectVariable\(|ConstantVariable\((?=device:))(\w+)")
 
 
-def _managers(site: BreakSite) -> str:
-    """What the ``with`` at the line enters, or the expression if there is no ``with``."""
-    statement = site.statement_node
-    if isinstance(statement, ast.With | ast.AsyncWith):
-        return shortened(", ".join(ast.unparse(item.context_expr) for item in statement.items))
-    return site.shown
+def _items(site: BreakSite) -> list[ast.withitem]:
+    """What the ``with`` at the line enters and can be to blame; nothing if there is no ``with``."""
+    if not isinstance(site.statement_node, ast.With | ast.AsyncWith):
+        return []
+    items = site.statement_node.items
+    pointed, kind = [item for item in items if ast.unparse(item.context_expr) == site.expression], _kind(site)
+    of_kind = [item for item in items if _name(item) == kind]
+    return pointed or of_kind or [item for item in items if _name(item) not in _SUPPORTED] or items
+
+
+def _name(item: ast.withitem) -> str:
+    called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
+    return ast.unparse(called).rpartition(".")[2]
+
+
+def _listed(items: Iterable[ast.withitem]) -> str:
+    return shortened(", ".join(ast.unparse(item.context_expr) for item in items))
