@@ -60,8 +60,7 @@ def run_all(targets: Sequence[GateTarget], project: Project, asked: ProcessOptio
     import_report_meanwhile()
     jobs = 1 if gpus() else max(min(cores(), len(targets)), 1)
     with Progress(is_quiet=asked.quiet) as progress, _Runs(project, asked, progress, len(targets), jobs) as runs:
-        begun = [runs.begin(number, target) for number, target in enumerate(targets, start=1)]
-        return runs.finished(begun)
+        return runs.finished([runs.begin(number, target) for number, target in enumerate(targets, start=1)])
 
 
 class _Runs(contextlib.ExitStack):

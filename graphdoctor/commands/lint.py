@@ -97,8 +97,7 @@ def lint(
         graphdoctor lint model.py --select GD101: one file, one rule
     """
     output = Output(LINT.named(format), None, RenderOptions(Path.cwd()), color)
-    own = this_project()
-    files = files or _files_of_targets(own)
+    files = files or _files_of_targets(this_project())
     if not files:
         raise GraphDoctorError(
             "No file is named, and no target is configured.", hint="graphdoctor lint model.py, or graphdoctor lint src/"

@@ -186,8 +186,7 @@ def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], e
 def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
     kept = tuple(finding for finding in diagnosis.findings if selection.keeps(finding))
     hidden = diagnosis.summary.hidden_findings + len(diagnosis.findings) - len(kept)
-    summary = diagnosis.summary.replace(hidden_findings=hidden)
-    return diagnosis.replace(findings=kept, summary=summary)
+    return diagnosis.replace(findings=kept, summary=diagnosis.summary.replace(hidden_findings=hidden))
 
 
 def _read_document(location: Location) -> Diagnosis:

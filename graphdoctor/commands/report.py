@@ -85,8 +85,7 @@ def report(
         from graphdoctor.commands.following import follow
 
         location = location_named(recording, settings)
-        is_on_stdout = output.is_text and output.path is None
-        follow(location, common.color, is_on_stdout=is_on_stdout, is_quiet=common.quiet)
+        follow(location, common.color, is_on_stdout=output.is_text and output.path is None, is_quiet=common.quiet)
     place = place_named(recording, settings)
     ranks = () if rank is not None or place.kind == "document" else ranks_at(place.location)
     if len(ranks) > 1:

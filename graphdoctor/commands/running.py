@@ -85,8 +85,7 @@ def set_up(settings: Settings, process: ProcessOptions, given: Given, *, is_warm
         import_meanwhile("graphdoctor.fixes.search")
     phases = phases_of(given.command, settings.store, process.python)
     with Progress(phases, is_quiet=process.quiet) as progress, contextlib.ExitStack() as stack:
-        limit_s = settings.timeout if process.timeout is None else process.timeout
-        setup = progress.setup(process.python, limit_s)
+        setup = progress.setup(process.python, settings.timeout if process.timeout is None else process.timeout)
         if is_warm:
             warm = WarmProbes(probe_command(setup.interpreter))
             setup = replace(setup, warm=stack.enter_context(contextlib.closing(warm)))

@@ -72,8 +72,7 @@ class OnRay(Executor):
                 asked = {"num_cpus": share.cpus, "num_gpus": share.gpus, "memory": share.memory_bytes}
             there = ray.remote(_remote_work()).options(max_retries=_RETRIES, **asked)
             has_folder = self.runtime_env is not None and self.runtime_env.working_dir is not None
-            pending = _Pending(ray, there, None if has_folder else str(Path.cwd()), job)
-            yield from pending.outcomes(self.at_once)
+            yield from _Pending(ray, there, None if has_folder else str(Path.cwd()), job).outcomes(self.at_once)
 
     @contextlib.contextmanager
     def _cluster(self, share: Share | None) -> Iterator[Any]:
@@ -116,8 +115,7 @@ class OnRay(Executor):
                 # A runtime environment that can't be made costs minutes, and can't be made the next time either.
                 if not isinstance(error, ConnectionAbortedError) or not rest or "runtime_env" in str(error):
                     hint = None if self.runtime_env is None else _ENVIRONMENT_HINT
-                    reason = f"Can't use {self.elsewhere}: {error_summary(error)}."
-                    raise GraphDoctorError(reason, hint=hint) from error
+                    raise GraphDoctorError(f"Can't use {self.elsewhere}: {error_summary(error)}.", hint=hint) from error
             ray.shutdown()
             time.sleep(_PAUSE_S)
 
@@ -372,8 +370,7 @@ def claimed_cores(count: int | None, folder: Path | None = None) -> Iterator[tup
         yield None
         return
     if folder is None:
-        runtime = os.environ.get("XDG_RUNTIME_DIR")
-        folder = Path(runtime or tempfile.gettempdir()) / f"graphdoctor-cores-{os.getuid()}"
+        folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"graphdoctor-cores-{os.getuid()}"
     with contextlib.ExitStack() as locks:
         yield _claim(core_groups(machine.siblings, count), folder, locks)
 

@@ -159,8 +159,7 @@ def supervise(descriptor: int, parent: int) -> None:
         # Here, not in the process of each piece: what it imports takes a while.
         work = attempt(pickle.loads, packed_work)
         while True:
-            piece = pipe.recv_bytes()
-            pipe.send_bytes(_worked(work, piece, pipe, parent))
+            pipe.send_bytes(_worked(work, pipe.recv_bytes(), pipe, parent))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     finally:

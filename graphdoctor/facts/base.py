@@ -45,8 +45,7 @@ class Fact:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
-        found = dataclasses.fields(cls)
-        cls._plan = tuple((field.name, field.default, field.default_factory) for field in found)
+        cls._plan = tuple((field.name, field.default, field.default_factory) for field in dataclasses.fields(cls))
 
     def __init__(self, **values: Any) -> None:  # noqa: ANN401
         own = self.__dict__

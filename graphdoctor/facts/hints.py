@@ -158,8 +158,7 @@ def words(code: HintCode, values: Values, surface: Surface) -> Words:
 
 
 def _derived(values: Values, surface: Surface) -> dict[str, object]:
-    names = ("device", "dtype", "batch", "own")
-    given = {name: surface.given(name, values[name]) for name in names if name in values}
+    given = {name: surface.given(name, values[name]) for name in ("device", "dtype", "batch", "own") if name in values}
     found: dict[str, object] = {
         "name": surface.names,
         "unknown": values.get("name"),

@@ -106,8 +106,7 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
     if treatment.after is None or treatment.choices is None or treatment.is_interrupted:
         return
     with contextlib.suppress(OSError):
-        replays = sorted((recording / FOLDER).iterdir())
-        found = surroundings_of(recording, replays, interpreter=setup.interpreter)
+        found = surroundings_of(recording, sorted((recording / FOLDER).iterdir()), interpreter=setup.interpreter)
         content = _described(_asked(request, treatment.choices), recording, result, found)
         signature = signature_of(recording, content)
         if signature is not None:

@@ -182,8 +182,7 @@ def _in_own_code(finding: Finding) -> Finding:
     """
     if finding.code != SKIPPED_FRAME or finding.location.origin == "user":
         return finding
-    blocks = (place for place in finding.related if place.origin == "user" and place.text is not None)
-    block = next(blocks, None)
+    block = next((place for place in finding.related if place.origin == "user" and place.text is not None), None)
     return finding if block is None else finding.replace(location=block)
 
 

@@ -146,8 +146,7 @@ def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
 
 def diff_text(change: FileChange, root: Path) -> str:
     """An edit as a diff for people and for JSON, which can't hold bytes that aren't text."""
-    text = unified(change.before, change.after, relative(str(change.path), root))
-    return text.encode("utf-8", "replace").decode()
+    return unified(change.before, change.after, relative(str(change.path), root)).encode("utf-8", "replace").decode()
 
 
 def unified_bytes(before: bytes, after: bytes, name: str) -> bytes:

@@ -88,8 +88,7 @@ def _around(text: str, line: int) -> tuple[str, int, int] | None:
         return None
     waiting: list[ast.AST] = [tree]
     while waiting:
-        node = waiting.pop(0)
-        for child in ast.iter_child_nodes(node):
+        for child in ast.iter_child_nodes(waiting.pop(0)):
             if not isinstance(child, ast.stmt) or not child.lineno <= line <= (child.end_lineno or 0):
                 # A decorator's line isn't the function's.
                 continue

@@ -207,8 +207,7 @@ def _place_of(change: RunChange) -> SnippetPlace:
         return SnippetPlace(where="compile")
     if change.marks or change.static or change.buffers:
         return SnippetPlace(where="first_call")
-    is_each = change.tensors or change.contiguous or change.on_device
-    return SnippetPlace(where="each_call") if is_each else _START
+    return SnippetPlace(where="each_call") if change.tensors or change.contiguous or change.on_device else _START
 
 
 def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:

@@ -111,8 +111,7 @@ def search(
     setup = replace(setup, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes)
     replays = Replays(request, folder / FOLDER, setup)
     jobs = options.jobs or _default_jobs(request, recording)
-    numbers = Numbers(setup.on_phase, setup.on_trial)
-    trials = Trials(replays, root, jobs, request.spec.backend, setup.on_phase, numbers)
+    trials = Trials(replays, root, jobs, request.spec.backend, setup.on_phase, Numbers(setup.on_phase, setup.on_trial))
     rounds = _Rounds(trials, options)
     try:
         treated = rounds.so_far = rounds.run(recording, check) if patch is None else rounds.run_patch(recording, patch)
@@ -201,8 +200,7 @@ class _Rounds:
         except KeyboardInterrupt:
             self._trials.notes.append("interrupted, so some fixes weren't tried")
             so_far = self._treated(untouched, self._checked(self._last or untouched, untouched))
-            treatment = so_far.treatment.replace(is_interrupted=True)
-            self.so_far = replace(so_far, treatment=treatment)
+            self.so_far = replace(so_far, treatment=so_far.treatment.replace(is_interrupted=True))
             raise
 
     def _writable(self, fixes: Sequence[Candidate], recording: Recording) -> list[FileChange]:
@@ -433,8 +431,7 @@ class _Rounds:
 
     def _unproven(self, best: State, reason: str) -> None:
         name = self._backend.name
-        fixes = [fix for fix, _ in best.applied]
-        self._log.take_back(fixes, "unproven", f"under {name}: {reason}", backend=name)
+        self._log.take_back([fix for fix, _ in best.applied], "unproven", f"under {name}: {reason}", backend=name)
 
     def _without_failing(self, untouched: State, best: State) -> State | None:
         check = self._checked_elsewhere(best)
@@ -603,8 +600,7 @@ class _Rounds:
         if self._backend.is_another:
             check = self._backend.check(program, drops_output=state.drops_output)
             if check.verdict != "verified":
-                reason = f"under {self._backend.name}: {check.reason}"
-                return replace(judged, verdict=check.verdict, reason=reason)
+                return replace(judged, verdict=check.verdict, reason=f"under {self._backend.name}: {check.reason}")
         if self._options.is_timed and (change := self._trials.confirmed(state.program, program, plainly_slower)):
             return replace(judged, verdict="makes it worse", reason=f"with it, the steady call is {change}")
         return judged

@@ -107,8 +107,7 @@ def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int]:
 
 
 def _answer(trials: Sequence[_Trial], found: RecompileFixes, skipped: int, *, frames: int) -> WhatIf:
-    ranked = sorted(trials, key=_rank)
-    results = tuple(result for _, result in ranked)
+    results = tuple(result for _, result in sorted(trials, key=_rank))
     binding, conclusion = _conclusion(results, frames)
     return WhatIf(
         results=results, binding=binding, conclusion=conclusion, untried=tuple(found.untried), skipped_count=skipped

@@ -120,8 +120,7 @@ class Artifacts(Collector):
         else:
             name = found.names.take(*stem_and_suffix(record))
             folder = compile_folder(compile_id, self._reset if compile_id is not None else 0)
-            artifact = Artifact(kind=record.kind, size_bytes=record.payload_bytes, file=f"{folder}/{name}")
-            found.artifacts.append(artifact)
+            found.artifacts.append(Artifact(kind=record.kind, size_bytes=record.payload_bytes, file=f"{folder}/{name}"))
 
     @property
     def hidden(self) -> int:

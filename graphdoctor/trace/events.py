@@ -107,8 +107,7 @@ def read_variations(events: Events) -> tuple[Variation, ...] | None:
     if "vary_end" not in events:
         for number, planned in enumerate(plan):
             if number not in found:
-                fields = {**planned, "verdict": "not_varied", "reason": _NOT_REACHED}
-                found[number] = read_fact(Variation, fields)
+                found[number] = read_fact(Variation, {**planned, "verdict": "not_varied", "reason": _NOT_REACHED})
     return tuple(found[number] for number in sorted(found))
 
 
@@ -118,8 +117,7 @@ def _variation(event: Event) -> Variation:
     seconds = sum_of_known(value.compile_s for value in tried)
     reason = fields.pop("reason", None)
     verdict = verdict_of(tried) if reason is None else "not_varied"
-    said = {"tried": tried, "verdict": verdict, "compile_s": seconds, "reason": reason}
-    return read_fact(Variation, fields | said)
+    return read_fact(Variation, fields | {"tried": tried, "verdict": verdict, "compile_s": seconds, "reason": reason})
 
 
 def verdict_of(tried: Sequence[TriedValue]) -> Verdict:

@@ -168,8 +168,7 @@ class Evidence:
     def _add_shape(self, record: Record) -> None:
         value = record.value
         kind = _SHAPES[record.kind]
-        said = value.get("symbol") if kind in ("dynamic", "unbacked", "specialized") else value.get("expr")
-        expression = _text(said)
+        expression = _text(value.get("symbol") if kind in ("dynamic", "unbacked", "specialized") else value.get("expr"))
         key = (kind, record.compile_id, expression)
         before = self._shapes.get(key)
         if before is not None:

@@ -86,8 +86,7 @@ class _Process:
         reason = found.record.chain[0].gb_type
         if (file, line, reason) not in self.breaks:
             self.breaks.add((file, line, reason))
-            is_skip = found.record.effect == "frame_skipped"
-            yield BreakSeen(self.writer, record.compile_id, file, line, reason, is_skip)
+            yield BreakSeen(self.writer, record.compile_id, file, line, reason, found.record.effect == "frame_skipped")
 
     def _metrics(self, compile_id: str, record: Record) -> Iterator[Seen]:
         metrics = record.json() if record.payload else record.value

@@ -179,8 +179,7 @@ def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
     for pattern, kind in _BYPASSES.items():
         if (match := re.search(pattern, reason, re.DOTALL)) is not None:
             parts = match.groupdict()
-            named = ".".join(parts[part] for part in ("module", "name") if parts.get(part))
-            return kind, named or None
+            return kind, ".".join(parts[part] for part in ("module", "name") if parts.get(part)) or None
     return "other", None
 
 

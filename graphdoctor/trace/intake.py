@@ -86,8 +86,7 @@ class SeenCompile:
             return "skipped" if self.is_declined else "empty" if metrics.guard_count is None else "compiled"
         if not self.is_started and metrics.co_name is None:
             return "limit"
-        is_skip = any(found.record.effect == "frame_skipped" for found in self.breaks)
-        return "skipped" if is_skip else "failed"
+        return "skipped" if any(found.record.effect == "frame_skipped" for found in self.breaks) else "failed"
 
 
 @dataclass
@@ -333,8 +332,7 @@ class Intake:
         value = record.json()
         names, place = value.get("arguments"), value.get("place")
         entry = None if place is None else self._recorded_entry(place).replace(qualname=value["qualname"])
-        found = Wrapped(value["qualname"], None if names is None else tuple(names), entry)
-        self._wrapped[compile_.frame_id].add(found)
+        self._wrapped[compile_.frame_id].add(Wrapped(value["qualname"], None if names is None else tuple(names), entry))
 
     def wrapped(self, frame_id: int) -> Wrapped | None:
         """What a frame of a decorator's function stands for; None if it isn't one, or if two modules share it."""

@@ -109,8 +109,7 @@ def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[Pro
     processes = _ranked_by_folder([process for _, process in found])
     if main_pid is not None:
         processes = _joined(processes)
-    ranks = [process.rank for process in processes if process.rank is not None]
-    lowest = min(ranks, default=None)
+    lowest = min([process.rank for process in processes if process.rank is not None], default=None)
     is_known = main_pid is not None and any(process.pid == main_pid for process in processes)
     main = next((each for each in processes if (each.pid == main_pid if is_known else each.rank == lowest)), None)
     return sorted(processes, key=lambda process: process is not main)

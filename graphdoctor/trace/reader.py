@@ -122,12 +122,10 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
         from graphdoctor.trace.guards.sets import guards_of_parts
 
         guards = found["guards"] = guards_of_parts(parts, cost=events.guard_cost)
-        missing = guard_gaps(guards, merged.gaps, is_measured="guard_cost" in events)
-        found["gaps"] = (*merged.gaps, *missing)
+        found["gaps"] = (*merged.gaps, *guard_gaps(guards, merged.gaps, is_measured="guard_cost" in events))
     if wanted.marks:
         found["span"] = _span(parts, contents, events, main_pid)
-    generated = generated_names(section.intake.generated for _, section in parts)
-    return with_generated(merged.replace(**found), generated)
+    return with_generated(merged.replace(**found), generated_names(section.intake.generated for _, section in parts))
 
 
 def _reported(folder: RecordingFolder) -> Recording:

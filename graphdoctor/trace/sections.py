@@ -195,8 +195,7 @@ class Wanted:
 def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section], executor: Executor) -> LogContents:
     """Read all logs, each once."""
     contents = LogContents([ProcessSections(process, [new_section()]) for process in processes])
-    takers = grouped((log, taken) for taken in contents.processes for log in taken.process.logs)
-    for log, of_log in takers.items():
+    for log, of_log in grouped((log, taken) for taken in contents.processes for log in taken.process.logs).items():
         _read_log(log, of_log, contents, new_section, executor)
     return contents
 
@@ -223,8 +222,7 @@ def _read_log(
     for record in records_of(log, first.sections[0].kinds, contents.damage, executor):
         lane = lanes.of(record)
         if lane not in by_lane:
-            process = ProcessLogs((log,), lane.pid, lane.rank)
-            found = [ProcessSections(process, [new_section()])] if is_whole else []
+            found = [ProcessSections(ProcessLogs((log,), lane.pid, lane.rank), [new_section()])] if is_whole else []
             by_lane[lane] = next(iter(found), None)
             contents.processes += found
         taken = by_lane[lane]

@@ -227,8 +227,7 @@ def kernels_of(code: str) -> tuple[str, ...]:
                 targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile")))
             ):
                 kernels[name] = None
-    called = dict.fromkeys(name for name in _calls(module) if name.startswith(LIBRARY))
-    return (*kernels, *called)
+    return (*kernels, *dict.fromkeys(name for name in _calls(module) if name.startswith(LIBRARY)))
 
 
 def _calls(module: ast.Module) -> Iterator[str]:

@@ -169,8 +169,7 @@ class Replays:
 
     def serve_recorded(self, recording: Path, descriptor: int) -> ProbeExit:
         """Make the user's own run, recorded and measured as asked, which then times its last call as ``serve`` does."""
-        request = replace(self._request, timing=descriptor)
-        return self._record(request, recording, is_fresh=True, is_shown=True)
+        return self._record(replace(self._request, timing=descriptor), recording, is_fresh=True, is_shown=True)
 
     def lines(self, name: str, what: Literal["reached", "raised"]) -> frozenset[tuple[str, int]]:
         """The lines of the program that the calls and the other inputs of a replay run, or that raise, with files."""

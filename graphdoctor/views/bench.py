@@ -120,8 +120,7 @@ def _parts(report: BenchReport) -> Iterator[Block]:
     yield unknown_section(report.gaps)
     kernels = tuple(part for one in variants if one.kernels is not None for part in _kernels(one.name, one.kernels))
     yield Section("Where the time goes", kernels, "Kernels", show="long")
-    details = Rows(_details(report, variants), "figure")
-    yield Section("How it was measured", (*_HOW, details), "Measured", show="long")
+    yield Section("How it was measured", (*_HOW, Rows(_details(report, variants), "figure")), "Measured", show="long")
 
 
 def _measured_text(report: BenchReport, variants: Sequence[Variant]) -> str:

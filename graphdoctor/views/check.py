@@ -148,8 +148,7 @@ def _findings(target: TargetCheck) -> Iterator[Section]:
     kept = [item.finding for item in target.worse if item not in target.failing_worse]
     still = _lines(kept, lambda one: worse[one.fingerprint])
     yield Section(("Worse in ", name, ", but below the severity that fails"), still)
-    often = _lines(grown, lambda one: f"{one.message}, now {times(one.count)}")
-    yield Section(("More frequent in ", name), often)
+    yield Section(("More frequent in ", name), _lines(grown, lambda one: f"{one.message}, now {times(one.count)}"))
     fixed = (
         Row(entry.code, Note((Span(entry.file, "code"), " in ", Span(entry.function, "code"), f"  {entry.message}")))
         for entry in target.fixed

@@ -25,8 +25,7 @@ def comparison_view(comparison: DiagnosisComparison) -> View:
     _, *rest = title_parts(after)
     title = (f"Two runs of {now}" if was == now else f"{was} → {now}", *rest)
     sides = (("before", before.name), ("after", after.name))
-    named = Rows(Row(label, Note(Span(name), "dim")) for label, name in sides if name)
-    parts = (named, *_parts(comparison))
+    parts = (Rows(Row(label, Note(Span(name), "dim")) for label, name in sides if name), *_parts(comparison))
     return View(title, "What changed", parts, after.graphdoctor_version, after_comparison(comparison))
 
 

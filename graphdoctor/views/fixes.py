@@ -94,8 +94,7 @@ def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
 
 def _working_fix(cluster: Sequence[Finding]) -> tuple[str | None, ...]:
     """What tells the fix that works for a finding from others; what tells the finding, if none does."""
-    working = (fix for finding in cluster for fix in finding.fixes if fix.verdict in WORKING)
-    fix = next(working, None)
+    fix = next((fix for finding in cluster for fix in finding.fixes if fix.verdict in WORKING), None)
     return (cluster[0].fingerprint,) if fix is None else (fix.title, fix.diff, fix.snippet)
 
 
@@ -167,8 +166,7 @@ def _difference(found: Difference) -> str:
     if found.largest is not None:
         return f"{found.where} by {found.largest:.3g}"
     # A text has one place, which its kind names already.
-    place = "" if found.where == kind_text(found.kind) else found.where
-    return join_texts(": ", place, found.detail)
+    return join_texts(": ", "" if found.where == kind_text(found.kind) else found.where, found.detail)
 
 
 def keeping(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[Block]:

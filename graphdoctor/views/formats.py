@@ -166,9 +166,8 @@ def document(
         width = max(_SVG_WIDTH, *map(cell_len, text.plain.split("\n")))
         recorder = Console(file=StringIO(), width=width, record=True, **colors)
         recorder.print(text, soft_wrap=True)
-        drawn = recorder.export_svg(title="graphdoctor")
         # A picture loads nothing: each text has its length, so any monospace font does.
-        return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
+        return re.sub(r"@font-face \{.*?\}\s*", "", recorder.export_svg(title="graphdoctor"), flags=re.DOTALL)
 
     drawn = dict.fromkeys(("needs_guards", "needs_picture", "is_page"), page is not None)
     pages = Format("html", html, (".html", ".htm"), **drawn)

@@ -142,8 +142,7 @@ def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
         yield Verdict("The steady call runs no compiled code, so there are no checks to time.", "warning")
     yield Note(line)
     if guards.call_us is not None and diagnosis.recording.target.compile_arguments.get("backend") == "eager":
-        note = "Measured with the eager backend; use --backend inductor for the share of an optimized call."
-        yield Note(note, "dim")
+        yield Note("Measured with the eager backend; use --backend inductor for the share of an optimized call.", "dim")
 
 
 def _tone(share: float) -> Tone:
@@ -157,8 +156,7 @@ def _title(found: GuardSet, frame: Frame | None) -> Inline:
     if frame is None:
         return found.compile_id
     resumes = "" if frame.resumes_at is None else f" from line {frame.resumes_at}"
-    name = Span((frame.qualname or frame.function) + resumes)
-    return (f"{found.compile_id} ", name, "  ", short_place(frame))
+    return (f"{found.compile_id} ", Span((frame.qualname or frame.function) + resumes), "  ", short_place(frame))
 
 
 def _costs_of_parts(found: GuardSet) -> Iterator[Block]:
@@ -184,8 +182,7 @@ def _compile(found: GuardSet, torch_count: int | None) -> Iterator[Block]:
 
 def _facts(found: GuardSet, torch_count: int | None) -> Iterator[Row]:
     # Those that check no value say least, however many there are.
-    ordered = sorted(found.kinds.items(), key=lambda each: each[0] in _NO_VALUE)
-    kinds = [f"{count} {kind}" for kind, count in ordered]
+    kinds = [f"{count} {kind}" for kind, count in sorted(found.kinds.items(), key=lambda each: each[0] in _NO_VALUE)]
     yield Row("guards", f"{found.guard_count}: {few_text(kinds, _MOST_KINDS)}")
     if torch_count is not None and torch_count != found.guard_count:
         text = f"torch counts {torch_count}, as Dynamo installs them; each can become several checks"
@@ -279,8 +276,7 @@ def _guard_rows(found: GuardSet) -> Iterator[TableRow]:
     # torch prints one guard on a tensor's dynamic marking as five identical lines.
     for (kind, value, expected), nodes in groupby(found.nodes, _cells):
         same = list(nodes)
-        times = f"  {len(same)} times" if len(same) > 1 else ""
-        must = Cell((Span(expected), Span(times, tone="dim")))
+        must = Cell((Span(expected), Span(f"  {len(same)} times" if len(same) > 1 else "", tone="dim")))
         yield Span(kind), Span(value), must, _because(same[0])
     yield from (("?", "", Span(line.strip(" |+-")), "") for line in found.unread_lines)
 

@@ -175,8 +175,7 @@ class _Writer:
 
     def _table(self, table: parts.Table) -> None:
         head = "\n".join((_cells(column.heading for column in table.columns), _rules(table.columns)))
-        rows = [_cells(map(_cell, row)) for row in table.rows]
-        self._items(rows, table.noun, head)
+        self._items([_cells(map(_cell, row)) for row in table.rows], table.noun, head)
 
     def _items(self, items: Sequence[str], noun: str, head: str = "") -> None:
         """Lines that belong together, as many as there is room for."""

@@ -151,8 +151,7 @@ def _after_fix(treatment: Treatment, target: TargetInfo, *, is_written: bool) ->
         return command
     if treatment.is_interrupted:
         return command_line(target, "fix", *_choices(treatment))
-    is_unsafe_left = any(fix.untried_cause == "unsafe" for fix in treatment.tried)
-    if is_unsafe_left and treatment.after is None:
+    if any(fix.untried_cause == "unsafe" for fix in treatment.tried) and treatment.after is None:
         return command_line(target, "fix", *_choices(treatment), "--unsafe-fixes")
     return command_line(target, "bench")
 
@@ -182,8 +181,7 @@ def _choices(treatment: Treatment) -> list[str]:
     """The options of ``fix`` that these fixes were tried with."""
     choices = treatment.choices
     if choices is None:
-        is_unsafe = any(fix.is_applied and not fix.is_safe for fix in treatment.tried)
-        return ["--unsafe-fixes"] if is_unsafe else []
+        return ["--unsafe-fixes"] if any(fix.is_applied and not fix.is_safe for fix in treatment.tried) else []
     flags = [flag for code in choices.select for flag in ("--select", code)]
     flags += [flag for code in choices.ignore for flag in ("--ignore", code)]
     flags += ["--own-code"] if choices.is_own_code_only else []
@@ -193,5 +191,4 @@ def _choices(treatment: Treatment) -> list[str]:
 
 
 def _timing(choices: TrialChoices | None) -> list[str]:
-    flags = {"none": ["--no-timing"], "each": ["--timing", "each"]}
-    return [] if choices is None else flags.get(choices.timing, [])
+    return [] if choices is None else {"none": ["--no-timing"], "each": ["--timing", "each"]}.get(choices.timing, [])

@@ -27,8 +27,7 @@ def patch_outcome(patch: TriedPatch) -> str:
     """Whether a patch holds, and why, in one sentence."""
     name = "The patch" if patch.name == "-" else patch.name
     if patch.verdict in WORKING:
-        same = words.same_text(patch.compared, patch.attacked)
-        said = "; ".join(filter(None, (same, patch.reason)))
+        said = "; ".join(filter(None, (words.same_text(patch.compared, patch.attacked), patch.reason)))
         return f"{name} holds{f': {said}' if said else ''}."
     return f"{name} {_BAD.get(patch.verdict, patch.verdict)}{f': {patch.reason}' if patch.reason else ''}."
 

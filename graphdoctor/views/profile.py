@@ -111,8 +111,7 @@ _HOW = (
 
 def profile_view(report: ProfileReport, picture: Picture | None, *, root: Path) -> View:
     """The profile as a tree; ``picture`` is None without source and generated code, and paths are below ``root``."""
-    parts = _parts(report, picture, words.Files(report, root))
-    return study_view(report, "profile", parts, after_profile(report))
+    return study_view(report, "profile", _parts(report, picture, words.Files(report, root)), after_profile(report))
 
 
 def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -> Iterator[Block]:
@@ -126,8 +125,7 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
         yield Drawing("bench_shares.html.j2", {"parts": kinds}, styles=("bench.css",))
     drawings = ProfileDrawings(report, picture, files)
     lines: Blocks = (_lines(report, files),) if report.lines else ()
-    rest = Rows(_rest(report))
-    yield Section("By line", (*(drawings.lines(lines) or lines), rest) if lines else (), "Lines")
+    yield Section("By line", (*(drawings.lines(lines) or lines), Rows(_rest(report))) if lines else (), "Lines")
     modules = tuple(_modules(report))
     yield Section("By module, each with what is in it", drawings.modules(modules) or modules, "Modules")
     kernels: Blocks = (_kernels(report),) if report.kernels else ()

@@ -142,8 +142,7 @@ def _recompiles(diagnosis: Diagnosis) -> Iterator[Block]:
     headings = ("#compiles", "#call", "function", "what changed", "called from", "#cost")
     yield Table(headings, map(_recompile, reports), "recompile", _MOST_RECOMPILES)
     if not all(report.is_exact for report in reports):
-        note = "~ from torch's message, which names only the first failed guard of each cache entry"
-        yield Note(note, "dim")
+        yield Note("~ from torch's message, which names only the first failed guard of each cache entry", "dim")
 
 
 def _recompile(report: RecompileReport) -> TableRow:

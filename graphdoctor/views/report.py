@@ -298,8 +298,7 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
         first = Column("do this", is_number=False, is_pasted=True)
         # One thing to do is said by its finding, which is all that a terminal shows.
         show: Show = "always" if len(todo) > 1 else "long"
-        table = Table((first, "fixes", "saves"), rows, "thing", _MOST_ACTIONS, show=show)
-        yield Section("What to do", table)
+        yield Section("What to do", Table((first, "fixes", "saves"), rows, "thing", _MOST_ACTIONS, show=show))
     if not todo:
         if diagnosis.findings:
             said = "The verified fixes remove every finding."
@@ -353,8 +352,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
     for package, findings in packages.items():
         files = counted(len({finding.location.file for finding in findings}), "file")
         number = counted(len(findings), "finding")
-        text = f"{package}: {number} in {files} without a known fix: -v"
-        yield Note(Span(text), "dim", show="short")
+        yield Note(Span(f"{package}: {number} in {files} without a known fix: -v"), "dim", show="short")
 
 
 # Graphs and records of the log.

@@ -179,8 +179,7 @@ def _fusion(report: StageReport) -> Iterator[Block]:
     left = len(lines) - (end - begin)
     yield Code("\n".join(lines[begin:end]), show="short")
     if left > 0:
-        more = f"{counted(left, 'more line')}, the kernels among them: -v"
-        yield Note(more, "dim", show="short")
+        yield Note(f"{counted(left, 'more line')}, the kernels among them: -v", "dim", show="short")
     yield Code(report.code.rstrip(), show="long")
 
 

@@ -235,8 +235,7 @@ def family_table(report: SurveyReport, most: int) -> Table:
     families = sorted(found.items(), key=lambda each: (-sum(group.pieces for group in each[1].values()), each[0]))
     names = [variant.name for variant in report.variants]
     if len(names) == 1:
-        named = [(family, own[names[0]]) for family, own in families]
-        return group_table("family", named, report.rows, most)
+        return group_table("family", [(family, own[names[0]]) for family, own in families], report.rows, most)
     rows = (
         [Cell(Span(family)), *(_passed_cell(own.get(name), has_speedup=True) for name in names)]
         for family, own in families

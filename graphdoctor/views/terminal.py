@@ -292,8 +292,7 @@ class _Shown:
 def _card_lines(card: parts.Card) -> Iterator[Text]:
     """What it is about, and where."""
     for heading in card.headings:
-        text = clean(f"{heading.code} ", SEVERITIES[heading.severity])
-        yield text.append_text(clean(heading.message, "bold"))
+        yield clean(f"{heading.code} ", SEVERITIES[heading.severity]).append_text(clean(heading.message, "bold"))
     file = card.place.text or card.place.file
     where = Text("  ").append("--> ", "blue").append_text(clean(file, "bold"))
     where.append(card.place.shown.removeprefix(file)).append(" in ").append_text(clean(card.function))

@@ -39,8 +39,7 @@ class TestDoctor:
 
     def __init__(self, item: pytest.Item, arguments: MarkerArguments) -> None:
         width = item.config.get_terminal_writer().fullwidth
-        runner = runner_frames(getattr(item, "obj", None))
-        self._context = TestContext(item.nodeid, item.config.rootpath, width, runner)
+        self._context = TestContext(item.nodeid, item.config.rootpath, width, runner_frames(getattr(item, "obj", None)))
         self._marker = arguments
         self._running: RecordedBlock | None = None
         self._made: list[RecordedBlock] = []
@@ -91,8 +90,7 @@ class TestDoctor:
                 expectations.breaks(diagnosis, limit=limit, own_code=arguments.own_code), self._context, place=place
             )
         if (limit := arguments.max_recompiles) is not None:
-            broken = expectations.recompiles(diagnosis, limit=limit, is_empty_allowed=False)
-            fail_if(broken, self._context, place=place)
+            fail_if(expectations.recompiles(diagnosis, limit=limit, is_empty_allowed=False), self._context, place=place)
         if arguments.min_coverage is not None:
             if not self._compiled:
                 with failing_by_name():

@@ -165,8 +165,7 @@ class AssertableRecording:
     def assert_max_recompiles(self, limit: int) -> None:
         """Assert that there were at most ``limit`` recompiles, and that no function went over torch's limit."""
         __tracebackhide__ = True
-        broken = expectations.recompiles(self.diagnosis, limit=limit, is_empty_allowed=self._may_be_empty)
-        fail_if(broken, self.context)
+        fail_if(expectations.recompiles(self.diagnosis, limit=limit, is_empty_allowed=self._may_be_empty), self.context)
 
 
 class RecordedBlock(AssertableRecording, BlockRecording):

@@ -142,8 +142,7 @@ class _Finder:
                 value = self._values.of(node.func.value, scope)
                 found = self._values.run_by(value) if value.kind == "instance" else ()
             elif self._program.method(owner, "compile") is None:
-                family = (owner, *self._program.descendants(owner))
-                found = self._values.run_by(Value("instance", classes=family))
+                found = self._values.run_by(Value("instance", classes=(owner, *self._program.descendants(owner))))
         yield from ((method, info, call) for method, info in found if self._is_run((method, info)))
 
     def _passed(self, node: ast.expr, scope: Scope) -> Iterator[Method]:

@@ -147,8 +147,7 @@ class _Choice:
             lines.append(line_of(small, comments))
         targets = list(dict.fromkeys(_target(row) for row in rows if len(row) > 1))
         choices = [values for values in kept if len(values) > 1]
-        alone = [values[0] for values in kept if len(values) == 1]
-        is_safe = _is_safe(self.names, self.tests, choices, alone=alone)
+        is_safe = _is_safe(self.names, self.tests, choices, alone=[values[0] for values in kept if len(values) == 1])
         whole: list[cst.BaseStatement] = list(_inlined(lines) if is_named else lines)
         if self.outer is not None:
             # `if` and what is under it share the indentation of the old one.

@@ -51,8 +51,7 @@ def _leaving(place: Place) -> tuple[cst.If, Sequence[cst.BaseStatement]]:
     names = set_names(line)
     decline_if(len(line.body) != 1 or not names or not names <= name_set(choice.test), unclear)
     known = Names(place.source, place.scope)
-    is_only = all(known.is_only_in(name, [line, choice.test]) for name in names)
-    return choice, [line] if is_only else []
+    return choice, [line] if all(known.is_only_in(name, [line, choice.test]) for name in names) else []
 
 
 def _removed(block: cst.IndentedBlock, lines: Sequence[cst.BaseStatement]) -> list[Change]:
@@ -84,8 +83,7 @@ def drop_shortcuts(place: Place) -> Edit:
     for shortcut in shortcuts:
         masks = _asked_whole(source, shortcut.test)
         decline_if(not masks or not masks <= names, "the conditions don't ask about a whole mask that the `else` uses")
-        is_inline = isinstance(shortcut.body, cst.SimpleStatementSuite)
-        decline_if(is_inline, "a branch is on the line of its condition")
+        decline_if(isinstance(shortcut.body, cst.SimpleStatementSuite), "a branch is on the line of its condition")
     title = f"Keep only the `else` of `if {source.shortened(choice.test)}: …`"
     reached = tuple(source.position(lines_of(shortcut.body)[0]).start.line for shortcut in shortcuts)
     if isinstance(source.parent(choice), cst.If):

@@ -150,8 +150,7 @@ class _InPlace:
             refuse_unless_tensor(value)
         self._count += 1
         self.is_written = True
-        safe = guarded(value, self._condition, is_if=True)
-        return where(self._condition, safe, target)
+        return where(self._condition, guarded(value, self._condition, is_if=True), target)
 
     def _amount(self, value: cst.BaseExpression, neutral: str, loops: tuple[cst.For, ...]) -> cst.BaseExpression:
         """The amount, or the neutral one; in a loop, computed before it if it doesn't depend on it."""

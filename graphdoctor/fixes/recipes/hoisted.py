@@ -307,8 +307,7 @@ class _Hoist:
     ) -> bytes:
         """The function as one that isn't traced and the part that it calls, which is compiled."""
         source, function = self.place.source, self.place.function
-        body = function.body.body
-        doc = list(body[:1]) if function.get_docstring() is not None else []
+        doc = list(function.body.body[:1]) if function.get_docstring() is not None else []
         lines = [*doc, *moved, *_put(kept, rest)]
         changed = source.changed((function, function.with_changes(body=function.body.with_changes(body=lines))))
         found = functions_in(changed)[functions_in(source).index(function)]

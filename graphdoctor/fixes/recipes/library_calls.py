@@ -292,8 +292,7 @@ def sort_in_graph(place: Place) -> Edit:
 
 
 def _sorted(source: SourceFile, listed: cst.BaseExpression, options: Sequence[cst.Arg]) -> cst.BaseExpression:
-    is_list = isinstance(listed, cst.List | cst.Tuple | cst.ListComp | cst.Name)
-    decline_if(not is_list, "what it sorts isn't a list")
+    decline_if(not isinstance(listed, cst.List | cst.Tuple | cst.ListComp | cst.Name), "what it sorts isn't a list")
     decline_if(isinstance(listed, cst.List | cst.Tuple) and not listed.elements, "what it sorts is empty")
     descending = ""
     for option in options:

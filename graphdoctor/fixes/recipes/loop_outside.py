@@ -185,8 +185,7 @@ def _is_tensor(source: SourceFile, value: cst.BaseExpression) -> bool:
 
 
 def _index(source: SourceFile, block: cst.CSTNode) -> int:
-    suite = need(source.parent(block), cst.IndentedBlock, "the loop shares a line")
-    return suite.body.index(block)
+    return need(source.parent(block), cst.IndentedBlock, "the loop shares a line").body.index(block)
 
 
 def _without_appends(
@@ -210,8 +209,7 @@ def _without_appends(
             lines += late
             late = []
         if isinstance(line, cst.SimpleStatementLine) and _is_append(line):
-            call = need(need(line.body[0], cst.Expr, "").value, cst.Call, "")
-            value = call.args[0].value
+            value = need(need(line.body[0], cst.Expr, "").value, cst.Call, "").args[0].value
             append = line
             if computes(value):
                 name = names.fresh("value")

@@ -165,8 +165,7 @@ def narrow_lock(place: Place) -> Edit:
     # What moved out contains no `with`, so the narrowed one has the same number among them.
     number = matchers.findall(source.tree, matchers.With()).index(block)
     found = need(matchers.findall(narrowed.tree, matchers.With())[number], cst.With, "")
-    content = Run.of_statement(narrowed, found).moved(name).content
-    return Edit(f"Hold `{lock}` only around shared state", content)
+    return Edit(f"Hold `{lock}` only around shared state", Run.of_statement(narrowed, found).moved(name).content)
 
 
 def _lock(place: Place, block: cst.With) -> str:

@@ -279,11 +279,9 @@ def _at_import(source: SourceFile, call: cst.Call) -> Change:
     decline_if(has_comment(call), "a comment inside it would be lost")
     name = f"_{called(call).removeprefix('get').lstrip('_').upper()}"
     statement = list(source.parents(call))[-2]
-    is_outside = not isinstance(statement, cst.FunctionDef | cst.ClassDef)
-    decline_if(is_outside, "it isn't in a function of the module")
+    decline_if(not isinstance(statement, cst.FunctionDef | cst.ClassDef), "it isn't in a function of the module")
     imports = [node for node in walk(statement) if isinstance(node, cst.Import | cst.ImportFrom)]
-    is_inside = name_set(call.func) & name_set(*imports)
-    decline_if(is_inside, "its module is only imported inside the function")
+    decline_if(name_set(call.func) & name_set(*imports), "its module is only imported inside the function")
     decline_if(source.free_name(name) != name, f"the name `{name}` is already used")
     return below_new(source, call, cst.Name(name), assigned(name, call.deep_clone()))
 
@@ -310,8 +308,7 @@ def _output_lines(source: SourceFile, call: cst.Call) -> list[_Line]:
             same = [node for node in names_in(scope) if node.value == target.value] if scope is not None else []
             waiting += [node for node in same if node is not target and source.is_target(node)]
             waiting += source.reads(target)
-    is_elsewhere = any(source.function_of(line) is not scope for line in lines)
-    decline_if(is_elsewhere, "another function uses the value")
+    decline_if(any(source.function_of(line) is not scope for line in lines), "another function uses the value")
     tested = [node for line in lines if isinstance(line, cst.If) for node in walk(line.test)]
     if any(_is_more(source, node, seen) for node in tested):
         raise DeclinedError("a condition on the value also depends on something else")

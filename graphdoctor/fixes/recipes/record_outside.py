@@ -200,8 +200,7 @@ class _Split:
             if line.role == "compute" and not _starts_clock(self.source, line.node):
                 break
             line.role = "head"
-        clocks = (line.flow.assigned for line in self.lines if reads_clock(self.source, line.node))
-        timed = set[str]().union(*clocks)
+        timed = set[str]().union(*(line.flow.assigned for line in self.lines if reads_clock(self.source, line.node)))
         for line in reversed(self.lines):
             if line.role == "compute" and not _is_of_clock(self.source, line.node, timed):
                 break
@@ -471,8 +470,7 @@ def _owner(source: SourceFile, function: cst.FunctionDef, *, is_part: bool) -> s
 
 def _return_of(statements: Sequence[cst.BaseStatement]) -> cst.SimpleStatementLine | None:
     tree = parsed(statements)
-    yields = any(not isinstance(jump, ast.Return) for jump in jumps(tree))
-    decline_if(yields, "the function yields or awaits")
+    decline_if(any(not isinstance(jump, ast.Return) for jump in jumps(tree)), "the function yields or awaits")
     decline_if(captured(tree) & flow(tree).assigned, "an inner function shares names with the lines around it")
     returns = [node for statement in tree for node in ast.walk(statement) if isinstance(node, ast.Return)]
     last = statements[-1] if statements else None

@@ -195,8 +195,7 @@ def _undecorated(function: cst.FunctionDef) -> cst.FunctionDef:
         if dotted(target.func if isinstance(target, cst.Call) else target) not in _DISABLE:
             kept.append(decorator.with_changes(leading_lines=above))
             above = []
-    is_same = len(kept) == len(function.decorators)
-    decline_if(is_same, f"`{function.name.value}` isn't disabled where it is defined")
+    decline_if(len(kept) == len(function.decorators), f"`{function.name.value}` isn't disabled where it is defined")
     return function.with_changes(decorators=kept, lines_after_decorators=[*above, *function.lines_after_decorators])
 
 

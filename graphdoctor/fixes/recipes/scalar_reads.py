@@ -109,8 +109,7 @@ def keep_number(place: Place) -> Edit:
     is_set = any(isinstance(source.parent(node), cst.AssignTarget) for node in same)
     decline_if(not is_set, "nothing in the file sets it to a tensor of one number")
     changes = [change for node in same for change in _as_number(source, node)]
-    title = f"Keep the number itself in `{source.shortened(kept)}`, in place of a tensor of it"
-    return place.edit(title, *changes)
+    return place.edit(f"Keep the number itself in `{source.shortened(kept)}`, in place of a tensor of it", *changes)
 
 
 def _same(source: SourceFile, node: cst.BaseExpression) -> list[cst.CSTNode]:

@@ -46,8 +46,7 @@ class Run:
     @classmethod
     def of_statement(cls, source: SourceFile, statement: Statement) -> Run:
         """One statement."""
-        shared = "the statement shares its line with other statements"
-        suite = need(source.parent(statement), cst.IndentedBlock, shared)
+        suite = need(source.parent(statement), cst.IndentedBlock, "the statement shares its line with other statements")
         at = suite.body.index(statement)
         return cls(source, _function_around(source, suite), suite, at, at + 1)
 
@@ -121,8 +120,7 @@ class Run:
     @cached_property
     def read_after(self) -> set[str]:
         """Names that may be read once the run has ended."""
-        parts = [_read_next(outer) | flow(after).read_first for outer, _, _, after in self._around]
-        return set().union(*parts)
+        return set().union(*[_read_next(outer) | flow(after).read_first for outer, _, _, after in self._around])
 
     def check(self) -> None:
         """Decline if the run can't be moved."""
@@ -162,8 +160,7 @@ class Run:
     @cached_property
     def returns(self) -> list[str]:
         """Names that it binds and that are read after it."""
-        read = self.read_after & self.local_names
-        found = sorted((self.flow.assigned & read), key=self._order)
+        found = sorted(self.flow.assigned & self.read_after & self.local_names, key=self._order)
         for name in found:
             decline_if(not self.flow.has(name) and name not in self.bound_before, f"`{name}` may be unset after it")
         return found if self.flow.ends else []
@@ -237,8 +234,7 @@ class Run:
         return owner
 
     def _with(self, call: cst.BaseStatement) -> cst.BaseSuite:
-        first = self.statements[0]
-        blank = _blank(getattr(first, "leading_lines", ()))
+        blank = _blank(getattr(self.statements[0], "leading_lines", ()))
         body = [*self.suite.body[: self.start], call.with_changes(leading_lines=blank), *self.suite.body[self.stop :]]
         if isinstance(self.suite, cst.IndentedBlock):
             # Comments after its last line stay: they could be about any of the lines.
@@ -286,8 +282,7 @@ def is_not_traced(source: SourceFile, function: cst.CSTNode | None) -> bool:
 
 def splits(before: bytes, after: bytes) -> bool:
     """Whether an edit makes a function one that Dynamo doesn't trace."""
-    markers = [marker.encode() for marker in _NOT_TRACED]
-    return any(after.count(marker) > before.count(marker) for marker in markers)
+    return any(after.count(marker) > before.count(marker) for marker in [marker.encode() for marker in _NOT_TRACED])
 
 
 def call_of_part(source: SourceFile, function: cst.FunctionDef) -> cst.SimpleStatementLine | None:
@@ -333,8 +328,7 @@ def without_part(source: SourceFile, part: str) -> bytes:
 def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
     """The name of a method's object; None for a function of the module. Declines if it can't be such a shell."""
     grad_modes = (source.is_without_grad(one.decorator) or _enables_grad(source, one) for one in function.decorators)
-    is_plain = all(grad_modes)
-    decline_if(not is_plain, "the function has a decorator")
+    decline_if(not all(grad_modes), "the function has a decorator")
     decline_if(function.asynchronous is not None, "the function is asynchronous")
     owner = None
     if not isinstance(source.parent(function), cst.Module):

@@ -158,8 +158,7 @@ def below_new(source: SourceFile, old: cst.CSTNode, new: cst.CSTNode, added: cst
     blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
     below = cast("cst.BaseStatement", after_lines(statement, blank[spaces:]).deep_replace(old, new))
     is_line = isinstance(added, cst.SimpleStatementLine)
-    is_first = source.tree.body[0] is statement
-    above = leading[: min(spaces, 1)] if is_line else [] if is_first else blank
+    above = leading[: min(spaces, 1)] if is_line else [] if source.tree.body[0] is statement else blank
     return statement, [after_lines(added, above), below]
 
 

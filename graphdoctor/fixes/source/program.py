@@ -504,8 +504,7 @@ class Compilers:
     def _partial(self, node: ast.expr, scope: Scope) -> ast.Call | None:
         """The call ``functools.partial(torch.compile, …)``, unless it disables compilation."""
         if isinstance(node, ast.Call) and self._program.dotted(node.func, scope) == _PARTIAL and node.args:
-            is_compile = self._program.dotted(node.args[0], scope) in _COMPILE
-            return node if is_compile and not is_off(node) else None
+            return node if self._program.dotted(node.args[0], scope) in _COMPILE and not is_off(node) else None
         return None
 
 

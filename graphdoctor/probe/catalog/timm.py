@@ -20,8 +20,7 @@ class _Timm:
         return {name: "image" for name in list_modules() if list_models(module=name)}
 
     def models(self, name: str) -> Iterator[ModelText]:
-        found = smallest(list_models(module=name), f"timm.models.{name}", timm.create_model)
-        for model, notes in found:
+        for model, notes in smallest(list_models(module=name), f"timm.models.{name}", timm.create_model):
             for size in ({"img_size": str(_SMALL)}, {}):
                 arguments = {"model_name": f'"{model}"', "pretrained": "False", **size}
                 body = evaluated_body("timm.create_model", arguments)

@@ -177,8 +177,7 @@ def _calls(called: Callable[..., Any]) -> Iterator[InputsText]:
     for whole in wholes:
         tried = slots(whole, _called_with(whole), owner=called.__qualname__)
         for values in itertools.islice(choices(tried, most_changes=_MOST_CHANGES), _MOST_CALLS):
-            body = returned(values, by_position=gathers is not None)
-            yield InputsText(body, imports=_imports(values.values()))
+            yield InputsText(returned(values, by_position=gathers is not None), imports=_imports(values.values()))
 
 
 def _imports(values: Iterable[str]) -> tuple[str, ...]:

@@ -255,8 +255,7 @@ def _joined(segments: Iterable[Segment]) -> Iterator[Segment]:
     for kind, parts in groupby(segments, key=lambda part: part.kind):
         if kind == "eager":
             first, *others = parts
-            ops = sum((part.ops for part in others), first.ops)
-            yield replace(first, end_us=[first, *others][-1].end_us, ops=ops)
+            yield replace(first, end_us=[first, *others][-1].end_us, ops=sum((part.ops for part in others), first.ops))
         else:
             yield from parts
 

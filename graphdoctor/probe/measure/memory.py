@@ -64,8 +64,7 @@ def peak_resident_bytes() -> int:
 
 def _kept_for_graphs() -> int:
     """Memory that CUDA graphs work in: it is theirs from when they are recorded on, and counts as free in between."""
-    segments = torch.cuda.memory_snapshot()
-    kept = (segment for segment in segments if tuple(segment["segment_pool_id"]) != _SHARED_POOL)
+    kept = (segment for segment in torch.cuda.memory_snapshot() if tuple(segment["segment_pool_id"]) != _SHARED_POOL)
     return sum(segment["total_size"] - segment["allocated_size"] for segment in kept)
 
 

@@ -256,8 +256,7 @@ class _Flow:
                 inside = bound | _all_targets(item.optional_vars for item in one.items)
                 after = self._run(one.body, inside)
                 # A manager such as `suppress` may end the body early.
-                is_plain = all("suppress" not in ast.unparse(item.context_expr) for item in one.items)
-                return after if is_plain else inside
+                return after if all("suppress" not in ast.unparse(item.context_expr) for item in one.items) else inside
             case ast.Match():
                 for case in one.cases:
                     self._run(case.body, bound | _all_targets([case.pattern]))

@@ -85,8 +85,7 @@ def _differences(
 ) -> Iterator[Difference]:
     for name in _names(kind, mine, other):
         if name not in mine or name not in other:
-            detail = "is missing" if name not in mine else "is new"
-            yield Difference(kind=kind, where=name, detail=detail)
+            yield Difference(kind=kind, where=name, detail="is missing" if name not in mine else "is new")
         elif not _is_same(kind, name, mine[name], other[name], rounding):
             largest, text = _difference(mine[name], other[name])
             is_small = is_nearly(mine[name], other[name])

@@ -258,8 +258,7 @@ def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property
     inference = _around("inference_mode", torch.inference_mode)
     grad_modes = (inference,) if is_no_grad else (_around("no_grad", torch.no_grad), inference)
     yield _changeable("grad mode", "grad_mode", "no_grad" if is_no_grad else "enabled", *grad_modes)
-    autocast = _around("bf16", lambda: torch.autocast(device, torch.bfloat16))
-    yield _changeable("autocast", "autocast", "off", autocast)
+    yield _changeable("autocast", "autocast", "off", _around("bf16", lambda: torch.autocast(device, torch.bfloat16)))
     dtype = torch.get_default_dtype()
     other = torch.float64 if dtype is not torch.float64 else torch.float32
     switch = _around(dtype_text(other), lambda: set_for(torch.set_default_dtype, dtype, other))

@@ -160,8 +160,7 @@ class Trial:
         """Keep copies of a call's arguments, and of its defaults, to see whether it mutates them."""
         parameters = () if self._signature is None else self._signature.parameters.values()
         defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
-        passed = {name: value for _, name, value in given(call, self._function)}
-        self._arguments = tensors_in({**defaults, **passed})
+        self._arguments = tensors_in({**defaults, **{name: value for _, name, value in given(call, self._function)}})
         self._copies = copies_of(self._arguments)
 
     @contextlib.contextmanager

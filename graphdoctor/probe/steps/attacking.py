@@ -228,8 +228,7 @@ def _differences(mine: Results, other: Results) -> list[Difference]:
             f"raises {shortened(mine.raised, _MAX_ERROR)}{instead}" if mine.raised else f"doesn't raise {other.raised}"
         )
         return [Difference(kind="outputs", where=THE_CALL, detail=text)]
-    found = compared(mine, other).differences
-    return [one for one in found if not one.may_be_rounding and one.kind != "stderr"]
+    return [one for one in compared(mine, other).differences if not one.may_be_rounding and one.kind != "stderr"]
 
 
 def _raised_at(error: BaseException) -> tuple[str, int] | None:

@@ -73,8 +73,7 @@ class _Exporting:
         if shapes is not None:
             arguments["dynamic_shapes"] = shapes
         state, random = State(self._function, call), RandomState()
-        request = self._workload.request
-        seed_everything(request["seed"])
+        seed_everything(self._workload.request["seed"])
         watch = torch_export.Specializations(_user_stack)
         program, failure = None, None
         started = time.perf_counter()

@@ -215,8 +215,7 @@ def _calibrate(workload: Workload) -> None:
     try:
         known = [Calibration(**each) for each in workload.request["calibrations"]]
         code = workload.code
-        found = calibrate(device, code.factor_dtypes, code.elementwise, known)
-        workload.events.write("calibration", found)
+        workload.events.write("calibration", calibrate(device, code.factor_dtypes, code.elementwise, known))
     except (RuntimeError, MemoryError) as error:
         workload.events.gap("kernels", f"What the device reaches was not measured: {type_name(error)}.")
 

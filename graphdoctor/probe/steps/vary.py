@@ -130,8 +130,7 @@ class Varying:
                 self._write(number, prop, reason=f"left out: only {limit} properties are varied (vary-count)")
                 continue
             if time.monotonic() > ends:
-                reason = f"left out: the {seconds:g} s for variations ran out (vary-seconds)"
-                self._write(number, prop, reason=reason)
+                self._write(number, prop, reason=f"left out: the {seconds:g} s for variations ran out (vary-seconds)")
                 continue
             place = f"variation {count} of {min(len(possible), limit)}: {prop.expression}"
             try:

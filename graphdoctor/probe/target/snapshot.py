@@ -258,8 +258,7 @@ class State:
         if len(self._seen) >= _MAX_OBJECTS:
             lost.append(f"what is beyond the first {_MAX_OBJECTS:,} objects")
         if lost:
-            message = f"Of what the target holds, this can't be restored {when}: {', '.join(lost)}."
-            events.gap("not_put_back", message)
+            events.gap("not_put_back", f"Of what the target holds, this can't be restored {when}: {', '.join(lost)}.")
 
     def is_changed(self) -> bool:
         """Whether a container or a tensor is other than it was."""

@@ -486,8 +486,7 @@ def synchronize() -> None:
 
 def uses_cuda() -> bool:
     """The program has memory on a CUDA device."""
-    is_initialized = torch.cuda.is_initialized()
-    return is_initialized and any(map(torch.cuda.memory_allocated, range(torch.cuda.device_count())))
+    return torch.cuda.is_initialized() and any(map(torch.cuda.memory_allocated, range(torch.cuda.device_count())))
 
 
 def counters() -> dict[str, dict[str, int]]:

@@ -55,8 +55,7 @@ def size_under(size: Any, sizes: Sizes) -> int:  # noqa: ANN401
 
 def expression_of(size: Any) -> str | None:  # noqa: ANN401
     """The expression that stands for a dynamic size; None for a constant."""
-    is_dynamic = isinstance(size, torch.SymInt) and size.node.expr.free_symbols
-    return str(size.node.expr) if is_dynamic else None
+    return str(size.node.expr) if isinstance(size, torch.SymInt) and size.node.expr.free_symbols else None
 
 
 def other_sizes(program: Any, shapes: Iterable[tuple[Any, ...]], sizes: Mapping[str, int]) -> Iterator[Sizes]:  # noqa: ANN401

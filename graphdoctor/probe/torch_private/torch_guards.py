@@ -119,8 +119,7 @@ def sources_in(text: str) -> list[str]:
 def global_state() -> dict[str, Any] | None:
     """The process-wide state that torch guards on, as it is now (``torch/csrc/dynamo/guards.cpp``, 2.13), or None."""
     with contextlib.suppress(AttributeError, ImportError, TypeError, ValueError):
-        guard = torch._C._dynamo.guards.GlobalStateGuard()
-        state = json.loads(str(guard.__getstate__()))
+        state = json.loads(str(torch._C._dynamo.guards.GlobalStateGuard().__getstate__()))
         return state if isinstance(state, dict) else None
     return None
 

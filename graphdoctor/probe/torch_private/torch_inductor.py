@@ -69,8 +69,7 @@ def warm_up(*, has_vectors: bool) -> None:
     small compiled file. What settings say of it is looked up again. The header of kernels with them is looked for,
     too, which runs the compiler. A name that this torch lacks takes longer later.
     """
-    patterns = importlib.import_module(_PATTERNS)
-    for module in pkgutil.iter_modules(patterns.__path__, f"{_PATTERNS}."):
+    for module in pkgutil.iter_modules(importlib.import_module(_PATTERNS).__path__, f"{_PATTERNS}."):
         importlib.import_module(module.name)
     # The part of the keys of Inductor's cache that stands for torch itself.
     codecache = importlib.import_module("torch._inductor.codecache")

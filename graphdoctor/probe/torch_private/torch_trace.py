@@ -209,8 +209,7 @@ class TraceKeeper:
         """
         self.restore()
         # ``get_compile_id``: ``torch/_dynamo/convert_frame.py``, 2.11 to 2.15.
-        convert_frame = import_module("torch._dynamo.convert_frame")
-        return look_on(convert_frame, "get_compile_id", before=lambda *_: self._begin())
+        return look_on(import_module("torch._dynamo.convert_frame"), "get_compile_id", before=lambda *_: self._begin())
 
     def _begin(self) -> None:
         """A compile is about to write its first record; one that is part of another doesn't count."""

@@ -60,8 +60,7 @@ def explain(request: ProbeRequest, target: Target, call: Call, recording: Path, 
     """Compile a target and make its call; the recording is complete when this returns."""
     with contextlib.ExitStack() as left_behind:
         events = _begun(recording, left_behind)
-        state = State(target.function, call)
-        left_behind.callback(_put_back, state, RandomState(), events)
+        left_behind.callback(_put_back, State(target.function, call), RandomState(), events)
         if isinstance(target.function, torch.nn.Module):
             torch_api.as_not_compiled_in_place(target.function)
         left_behind.enter_context(fresh_dynamo())

@@ -192,8 +192,7 @@ class _Bench:
         own = reference.own
         self._keep_gaps(eager.name, reference.eager)
         is_noisy = timings.noise is None or timings.noise.is_noisy
-        kernels = reference.eager.kernels
-        found = replace(eager, correct=own.correct, correctness=own.correctness, **_launched(kernels))
+        found = replace(eager, correct=own.correct, correctness=own.correctness, **_launched(reference.eager.kernels))
         return found, *(self._variant(one, shown, reference, is_noisy=is_noisy) for one, shown in others)
 
     def _variant(self, one: Measured, shown: Variant, reference: Reference, *, is_noisy: bool) -> Variant:

@@ -112,6 +112,5 @@ def look_at(
         with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
             profiled = replace(measured, profile=caches)
             found = reference.replay(program, f"{name}-profiled", **given | {"measured": profiled})
-        known = diagnosis.recording.replace(profiled=found.profiled)
-        diagnosis = diagnosis_of(known, root=Path.cwd())
+        diagnosis = diagnosis_of(diagnosis.recording.replace(profiled=found.profiled), root=Path.cwd())
     return Look(recording, diagnosis, verdict, reasons(diagnosis, recording.kernels))

@@ -141,8 +141,7 @@ class _Following:
             else:
                 found = _Found(note="run once more, with torch's caches off, it was right")
         except _OutOfTimeError:
-            note = f"stopped after {counted(len(self.results), 'run')}: the time was up"
-            found = replace(self.found, note=note)
+            found = replace(self.found, note=f"stopped after {counted(len(self.results), 'run')}: the time was up")
         order = [*stages_of(self.subject.spec.backend), CROSSREF]
         results = tuple(sorted(self.results, key=lambda result: order.index(result.name)))
         return Stages(
@@ -191,8 +190,7 @@ class _Following:
             settings = (FUSION,)
         else:
             return found
-        note = f"leaving out {found.text} helps, too"
-        return _Found(settings, note=note, workaround=self._workaround(settings))
+        return _Found(settings, note=f"leaving out {found.text} helps, too", workaround=self._workaround(settings))
 
     def _names_of(
         self, kind: CompilerPartKind, chosen: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()

@@ -124,8 +124,7 @@ def change_of(switches: Iterable[Switch]) -> RunChange:
             without[switch.kind] = None
         elif switch.kind is not None and (names := without.get(switch.kind, ())) is not None:
             without[switch.kind] = (*names, str(switch.part))
-    lines = dict.fromkeys(line for switch in chosen for line in switch.lines)
-    return RunChange(setup=tuple(lines), without=without)
+    return RunChange(setup=tuple(dict.fromkeys(line for switch in chosen for line in switch.lines)), without=without)
 
 
 def spec_of(switches: Iterable[Switch]) -> dict[str, Any]:

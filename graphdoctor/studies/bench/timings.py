@@ -250,8 +250,7 @@ class SideBySide:
         return self._served(partial(self.replays.serve, program, name, **given))
 
     def _served(self, start: Callable[[int], ProbeExit]) -> ServedProbe:
-        pool = self._stack.enter_context(ThreadPoolExecutor(max_workers=1))
-        probe = ServedProbe(start, pool)
+        probe = ServedProbe(start, self._stack.enter_context(ThreadPoolExecutor(max_workers=1)))
         self._stack.callback(probe.end)
         return probe
 
@@ -320,8 +319,7 @@ class Timing:
 def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
     """What the times of a variant say."""
     eager, spec = timings.eager, one.spec
-    arguments = spec.arguments(base)
-    shown = Variant(name=spec.name, arguments=arguments, is_regional=spec.spec(base).regional, status="ok")
+    shown = Variant(name=spec.name, arguments=spec.arguments(base), is_regional=spec.spec(base).regional, status="ok")
     uses_cuda = _uses_cuda(eager)
     if not eager.is_steady and one is not eager:
         return replace(shown, status="skipped", reason="the program fails without torch.compile")

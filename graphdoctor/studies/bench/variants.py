@@ -128,8 +128,7 @@ def parse_variant(text: str, base: RunSpec) -> VariantSpec:
     """
     parts = _NEXT.split(text.strip())
     if parts == [DEFAULT]:
-        plain = {**_UNSET, REGIONAL: False, "fullgraph": base.fullgraph}
-        return VariantSpec(DEFAULT, plain)
+        return VariantSpec(DEFAULT, {**_UNSET, REGIONAL: False, "fullgraph": base.fullgraph})
     given = parse_assignments([f"{part}=true" if part == REGIONAL else part for part in parts], _FLAG)
     prefixed: dict[str, dict[str, object]] = {"option": {}, "config": {}}
     own: dict[str, object] = {}

@@ -50,8 +50,7 @@ def verdict(
     if not noisy or said.text.startswith(_TOO_NOISY):
         return said
     at = "" if sweep is None else f" at {listed(noisy)}"
-    text = f"{said.text} The machine was noisy{at}, so small differences can't be seen."
-    return replace(said, text=text)
+    return replace(said, text=f"{said.text} The machine was noisy{at}, so small differences can't be seen.")
 
 
 def _verdict(variants: Sequence[Variant], *, has_results: bool = True) -> BenchVerdict:

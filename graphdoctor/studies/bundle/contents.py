@@ -81,8 +81,7 @@ def bundle_of(place: Path, wanted: Wanted, on_phase: Callable[[str], None]) -> B
     """Collect the files of a recording's bundle."""
     on_phase("reading the recording")
     try:
-        recording = read_recording(place, guards=True, picture=True)
-        return _bundle_of(place, recording, wanted, on_phase)
+        return _bundle_of(place, read_recording(place, guards=True, picture=True), wanted, on_phase)
     except OSError as error:
         raise GraphDoctorError(f"{error.filename or place} can't be used: {error.strerror}.") from error
 

@@ -252,8 +252,7 @@ def cure(
     # Compiling each block by itself is a candidate of its own, and what fixes do to the call's time is measured beside
     # everything else.
     selection = replace(options.selection, ignore=(*options.selection.ignore, REPEATED_BLOCKS))
-    deadline = began + _SHARE_OF_FIXES * budget_s
-    options = replace(options, selection=selection, timing="none", deadline=deadline)
+    options = replace(options, selection=selection, timing="none", deadline=began + _SHARE_OF_FIXES * budget_s)
     folder = recording / _FOLDER
     treated: SearchResult | None = None
 

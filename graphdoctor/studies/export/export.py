@@ -45,8 +45,7 @@ def export(
     is_on_device = request.spec.device is not None
     jobs = 1 if is_on_device else fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MAX_JOBS)
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
-        exporter = Exporter(replays, setup.on_phase, Path.cwd(), jobs)
-        report = _Exports(exporter, is_tried, dynamic).report(diagnosis)
+        report = _Exports(Exporter(replays, setup.on_phase, Path.cwd(), jobs), is_tried, dynamic).report(diagnosis)
     write_fact(report, recording / EXPORT_FILE)
     return report
 

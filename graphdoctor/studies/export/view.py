@@ -153,8 +153,7 @@ def _inputs(way: ExportWay) -> Section:
         for one in way.inputs
     ]
     rows += [Row("checks", Span(one, "code")) for one in way.constraints] if rows else []
-    title = ("Inputs with ", _flag(is_strict=way.is_strict))
-    return Section(title, Rows(rows, "input"), show="long")
+    return Section(("Inputs with ", _flag(is_strict=way.is_strict)), Rows(rows, "input"), show="long")
 
 
 def blocked_groups(report: ExportReport) -> list[list[ExportWay]]:

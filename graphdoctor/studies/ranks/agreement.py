@@ -60,8 +60,7 @@ def _keyed(compiles: Iterable[RankCompile]) -> Iterator[tuple[Key, RankCompile]]
     for compile_ in compiles:
         place = compile_.location
         # Machines of one job can have the same program in other folders.
-        name = place.file.rpartition("/")[2]
-        frame = (name, compile_.function, place.line, compile_.resumes_at, compile_.occurrence)
+        frame = (place.file.rpartition("/")[2], compile_.function, place.line, compile_.resumes_at, compile_.occurrence)
         yield (*frame, numbers[frame]), compile_
         numbers[frame] += 1
 

@@ -79,8 +79,7 @@ def job_report(
     found = finding_of_job(job)
     is_shown = found is not None and (selection is None or selection.keeps(found))
     findings = (found, *job.findings) if found is not None and is_shown else job.findings
-    told = _with_texts(job, divergence, ranks, executor)
-    return replace(job, first_divergence=told, findings=findings)
+    return replace(job, first_divergence=_with_texts(job, divergence, ranks, executor), findings=findings)
 
 
 def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], executor: Executor) -> Divergence:

@@ -128,8 +128,7 @@ def verdict(job: Job) -> tuple[str, Tone]:
     if found is not None:
         place = short_place(found.location).shown
         return f"Ranks diverge at {_named(found, found.compile)} ({place}): {_difference(found, job)}.", "bad"
-    ends = {"ended early": _early(job), "couldn't be read": job.unread, "left no log": job.absent}
-    for end, ranks in ends.items():
+    for end, ranks in {"ended early": _early(job), "couldn't be read": job.unread, "left no log": job.absent}.items():
         if ranks:
             return f"Ranks agree as far as their logs go, but {ranks_text(ranks)} {end}.", "warning"
     if job.hangs:
@@ -201,8 +200,7 @@ def _divergence(found: Divergence) -> Iterator[Block]:
 def _compiles(job: Job) -> Iterator[Block]:
     alike, differing = ([row for row in job.agreement if row.agree is agree] for agree in (True, False))
     if differing:
-        said = f"The same on all ranks: {len(alike)} of {counted(len(job.agreement), 'compile')}."
-        yield Note(said, "dim")
+        yield Note(f"The same on all ranks: {len(alike)} of {counted(len(job.agreement), 'compile')}.", "dim")
         yield from _table(*_matrix(differing, job), most=_FEW_ROWS, label="Compiles by rank")
     if cached := [row for row in job.agreement if row.caches]:
         row, *more = cached

@@ -23,8 +23,7 @@ def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[H
 def _schedules(rows: Sequence[Row]) -> Iterator[HangCandidate]:
     """Graphs in which ranks call other collectives, or in another order."""
     for row in rows:
-        found = sorted(row.found.items())
-        schedules = {rank: _started(one) for rank, one in found if one.mark.collectives is not None}
+        schedules = {rank: _started(one) for rank, one in sorted(row.found.items()) if one.mark.collectives is not None}
         waiting, *others = groups_of(schedules) or [()]
         if others:
             yield _candidate("schedule", row, waiting, _ranks_in(others), schedules[waiting[0]])
@@ -71,9 +70,8 @@ def _stops(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCan
     """Ranks that ended in the middle where others went on."""
     ended = [report.rank for report in ranks if report.complete is False]
     for row in rows:
-        done = {rank for rank, found in row.found.items() if found.outcome != "unfinished"}
         # Where nobody came further, those that began it did: one that dies takes the others with it.
-        came = done or set(row.found)
+        came = {rank for rank, found in row.found.items() if found.outcome != "unfinished"} or set(row.found)
         missing = tuple(rank for rank in ended if rank not in came)
         if missing and came:
             yield _candidate("stopped", row, tuple(sorted(came)), missing, _started(row.found[min(came)]))

@@ -77,8 +77,7 @@ def _columns(fact: type[Fact]) -> dict[str, Column]:
 def _type(kind: Any) -> ColumnType:  # noqa: ANN401 - an annotation
     if get_origin(kind) is tuple:
         return "list<struct>" if SurveyCause in get_args(kind) else "list<string>"
-    known = (_PLAIN[each] for each in (kind, *get_args(kind)) if each in _PLAIN)
-    return next(known, "string")
+    return next((_PLAIN[each] for each in (kind, *get_args(kind)) if each in _PLAIN), "string")
 
 
 CAUSE_COLUMNS = tuple(_columns(SurveyCause).values())

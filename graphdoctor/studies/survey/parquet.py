@@ -56,8 +56,7 @@ def read_parquet(content: bytes, name: str) -> dict[str, Any]:
         if own is None:
             raise GraphDoctorError(f"{name} isn't a survey: it has no metadata of graphdoctor.", hint=_WRITE_AGAIN)
         known = {column.name for column in COLUMNS} & set(file.schema_arrow.names)
-        table = file.read(columns=[column.name for column in COLUMNS if column.name in known])
-        rows = table.to_pylist()
+        rows = file.read(columns=[column.name for column in COLUMNS if column.name in known]).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise GraphDoctorError(
             f"{name} is damaged: {str(error).splitlines()[0].rstrip('.')}.", hint="Copy or download it again."

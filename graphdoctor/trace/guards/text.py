@@ -171,8 +171,7 @@ class GuardText:
         if not self.stack:
             return self.place
         last = self.stack[-1]
-        text = last.text or (self.place.text if self.place else None)
-        return last._replace(text=text)
+        return last._replace(text=last.text or (self.place.text if self.place else None))
 
 
 def take_apart(text: str) -> GuardText:

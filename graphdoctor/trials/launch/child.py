@@ -359,8 +359,7 @@ def _crash_report(recording: Path) -> str | None:
     except OSError:
         return None
     text = text.partition("\nExtension modules:")[0]
-    lines = [line for line in text.splitlines(keepends=True) if str(_PROBE.parent) not in line]
-    return "".join(lines) or None
+    return "".join([line for line in text.splitlines(keepends=True) if str(_PROBE.parent) not in line]) or None
 
 
 def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None) -> None:

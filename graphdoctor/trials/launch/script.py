@@ -108,8 +108,7 @@ def run_script(
             write_meta(recording, script.described(), ended)
     except GraphDoctorError as error:
         unwritten = error
-    seconds = time.monotonic() - started
-    return ScriptEnd(status if status >= 0 else 128 - status, unwritten, ended.message, seconds)
+    return ScriptEnd(status if status >= 0 else 128 - status, unwritten, ended.message, time.monotonic() - started)
 
 
 def _start(

@@ -45,8 +45,7 @@ def speed_drawing(variants: Sequence[Variant]) -> Iterator[Drawing]:
         if variant.name == EAGER:
             bar |= {"ratio": 1.0, "text": factor_text(1.0), "note": f"beside itself {figures}", "kind": "reference"}
         else:
-            is_noisy = words.is_too_noisy(speedup, variant.judgement)
-            note = TOO_NOISY if is_noisy else _JUDGED.get(variant.judgement, "")
+            note = TOO_NOISY if words.is_too_noisy(speedup, variant.judgement) else _JUDGED.get(variant.judgement, "")
             bar |= {"ratio": speedup.ratio, "text": figures, "note": note}
         if variant.status == "wrong":
             bar |= {"kind": "wrong", "note": "wrong results"}

@@ -68,8 +68,7 @@ def _fate(compiles: Sequence[Compile]) -> str | None:
     for outcome, word in (("limit", "over the limit"), ("failed", "failed"), ("skipped", "skipped")):
         if outcome in outcomes:
             return word
-    is_again = any(found.is_recompile and found.outcome == "compiled" for found in compiles)
-    return "recompiled" if is_again else None
+    return "recompiled" if any(found.is_recompile and found.outcome == "compiled" for found in compiles) else None
 
 
 # How tall drawings will be, so that a page keeps room for those that are drawn when they come into view.

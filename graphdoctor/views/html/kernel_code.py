@@ -79,8 +79,7 @@ class _File:
     def is_of(self, kernel: ProfiledKernel) -> bool:
         """Whether a kernel can be of this graph."""
         stage = self._generated.stage
-        is_backward = kernel.phase == "backward"
-        is_phase = stage is None or (stage == "backward") == is_backward
+        is_phase = stage is None or (stage == "backward") == (kernel.phase == "backward")
         return kernel.compile_id is not None and self._generated.compile_id == kernel.compile_id and is_phase
 
     def code(self, kernel: ProfiledKernel) -> KernelCode | None:

@@ -262,8 +262,7 @@ class _Marker:
     def _file(self, file: str, origin: Origin = "user", package: str | None = None) -> FileMarks:
         name = self._shown(file)
         if name not in self.files:
-            owner = self._owners.get(name, (origin, package))
-            self.files[name] = FileMarks(*owner)
+            self.files[name] = FileMarks(*self._owners.get(name, (origin, package)))
         return self.files[name]
 
     def _at(self, place: Location | StackEntry) -> Line:
@@ -276,8 +275,7 @@ class _Marker:
         """Primary and related places; a break that torch continued past runs eagerly."""
         for finding in self._diagnosis.findings:
             line = self._at(finding.location)
-            is_break = finding.code.startswith("GD1")
-            line.findings[finding.fingerprint] = is_break
+            line.findings[finding.fingerprint] = finding.code.startswith("GD1")
             line.is_eager |= any(effect != "raised" for effect in finding.break_effects)
             for place in finding.related:
                 self._at(place).related[finding.fingerprint] = None

@@ -182,8 +182,7 @@ class Page:
 
     def _hue(self, compile_id: str) -> int:
         """The color of a frame, which all of its compiles share."""
-        frame = compile_id.rpartition("/")[0]
-        return self._hues.setdefault(frame, len(self._hues) % _HUES)
+        return self._hues.setdefault(compile_id.rpartition("/")[0], len(self._hues) % _HUES)
 
     def _calls(self) -> Section:
         """Each call with what it compiled, and what fell back to eager mode."""

@@ -327,8 +327,7 @@ class Redaction:
         return [self.shown.file(str(path)), int(number)]
 
     def _start_entry(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        file = self._interned.get(line["filename"], "<unknown>")
-        name = self.shown.function(str(line["name"]), file)
+        name = self.shown.function(str(line["name"]), self._interned.get(line["filename"], "<unknown>"))
         return {"line": self._json_value(line["line"]), "name": name, "filename": int(line["filename"]), "loc": ""}
 
     def _reasons(self, payload: str) -> str:
