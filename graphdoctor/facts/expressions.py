@@ -69,7 +69,7 @@ def size_dim(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def argument_source(source: str, parameters: Sequence[str]) -> str | None:
+def argument_source(source: str, parameters: Sequence[str], first: int = 0) -> str | None:
     """A source as the target's own arguments have it; None if it isn't one of them, or in one: an item, an attribute.
 
     A wrapper around the target (a decorator, or torch's own around a torch module) has them in ``args`` and ``kwargs``.
@@ -77,14 +77,16 @@ def argument_source(source: str, parameters: Sequence[str]) -> str | None:
     Args:
         source: torch's text, such as ``L['kwargs']['x']``.
         parameters: Names of the target's parameters.
+        first: Which of these a wrapper's ``args`` begin with.
     """
     match = _ARGUMENT.match(source)
     if match is None:
         return None
     if (wrapped := _KEYWORD.match(source)) and wrapped[1] in parameters:
         return f"L['{wrapped[1]}']{wrapped[2]}"
-    if (wrapped := _POSITION.match(source)) and "args" not in parameters and int(wrapped[1]) < len(parameters):
-        return f"L['{parameters[int(wrapped[1])]}']{wrapped[2]}"
+    if (wrapped := _POSITION.match(source)) and "args" not in parameters:
+        at = int(wrapped[1]) + first
+        return f"L['{parameters[at]}']{wrapped[2]}" if 0 <= at < len(parameters) else None
     return source if match[1] in parameters else None
 
 

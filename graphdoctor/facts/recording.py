@@ -13,6 +13,7 @@ from .base import Fact, values_of
 from .counts import Coverage
 from .ddp import DdpSplit
 from .evidence import LogEvidence
+from .expressions import argument_source
 from .fixes import DeclinedEdits, Treatment
 from .guards import Guards
 from .kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, KernelShare
@@ -211,6 +212,8 @@ class TargetInfo(Fact):
     """Absolute path of its file."""
     parameters: tuple[Name, ...] | None = None
     """Names of the parameters of the function that is called; None if Python doesn't know them."""
+    args_from: int = 0
+    """Which of these a decorator's ``*args`` begin with; -1 if ``self`` does, which isn't among them."""
     inputs_from: InputsFrom | None = None
     """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
     inputs: tuple[str, ...] = ()
@@ -236,6 +239,10 @@ class TargetInfo(Fact):
     def regions(self) -> tuple[str, ...]:
         """What was compiled by itself, such as ``12 Block``; empty where the whole was."""
         return tuple(found.text for found in self.blocks or ()) if self.is_regional else ()
+
+    def argument(self, source: str | None) -> str | None:
+        """See ``argument_source``."""
+        return argument_source(source or "", self.parameters or (), self.args_from)
 
     @property
     def has_backward(self) -> bool:

@@ -8,19 +8,11 @@ from functools import reduce
 from itertools import combinations, islice
 from typing import Any
 
-from graphdoctor.facts.expressions import (
-    argument_source,
-    expression,
-    is_attribute,
-    is_carried,
-    is_module_tensor,
-    is_own_state,
-    size_dim,
-)
+from graphdoctor.facts.expressions import expression, is_attribute, is_carried, is_module_tensor, is_own_state, size_dim
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
-from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.recording import Recording, TargetInfo
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import UntriedChange
 from graphdoctor.facts.wording import names
@@ -94,7 +86,7 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
     if not events:
         return None
     # Without the names of the target's parameters, no argument is changed.
-    changes = _distinct(events, recording.target.parameters or ())
+    changes = _distinct(events, recording.target)
     found = RecompileFixes()
     resized = {change.expression for event in events for change in event.changes if can_be_dynamic(change)}
     sizes = [
@@ -124,7 +116,7 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
     return found
 
 
-def _distinct(events: Iterable[RecompileEvent], parameters: Sequence[str]) -> list[tuple[GuardChange, bool]]:
+def _distinct(events: Iterable[RecompileEvent], target: TargetInfo) -> list[tuple[GuardChange, bool]]:
     """Each changed value once, and whether it is an argument of the target's call, or in one.
 
     A resume function has the target's arguments among its own.
@@ -132,7 +124,7 @@ def _distinct(events: Iterable[RecompileEvent], parameters: Sequence[str]) -> li
     found: dict[tuple[str, str], tuple[GuardChange, bool]] = {}
     for event in events:
         for change in event.changes:
-            source = argument_source(change.source or "", parameters) if event.call_site is None else None
+            source = target.argument(change.source) if event.call_site is None else None
             known = found.get((change.kind, change.expression))
             if source is not None:
                 found[change.kind, change.expression] = change.replace(source=source), True
@@ -272,6 +264,5 @@ def _for_cpu_tensors(recording: Recording) -> Iterator[Candidate]:
 
 
 def _arguments(sources: Iterable[str], recording: Recording) -> tuple[str, ...]:
-    parameters = recording.target.parameters or ()
-    found = (argument_source(source, parameters) for source in sources)
+    found = map(recording.target.argument, sources)
     return tuple(dict.fromkeys(source for source in found if source is not None and not is_attribute(source)))

@@ -95,8 +95,8 @@ def _of_sizes(group: RecompileGroup) -> Fixes:
         for change in changes
         if (name := group.passed(change)) is not None and (at := size_dim(change.expression)) is not None
     )
-    if any(not name.isidentifier() for name, _ in marks) and not _is_first(group):
-        # What a container holds in later calls needn't be there before the first one.
+    if marks and not _is_first(group):
+        # What later calls pass needn't be there in the first one: an argument can be None then.
         yield call_fix(
             f"Mark {names(change.expression for change in changes)} as dynamic, with "
             "torch._dynamo.mark_dynamic, before each call in which the tensor exists",

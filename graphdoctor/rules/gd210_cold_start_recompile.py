@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from graphdoctor.facts.expressions import is_carried
+from graphdoctor.facts.expressions import is_carried, size_dim
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.sums import sum_of_known
@@ -87,18 +87,24 @@ class ColdStart(RecordingRule, severity="info"):
 
 
 def _only_generalized(event: RecompileEvent, graphs: Mapping[str | None, Graph]) -> bool:
-    """Whether only sizes changed, and the new graph has more dynamic dims than that of the nearest entry."""
+    """Whether only sizes changed, all to dynamic ones, and the new graph has more of these than the nearest entry's."""
     cause = event.compiles[0].cause
     if event.is_over_limit or cause is None or any(change.kind != "size" for change in event.changes):
         return False
-    old, new = (_dynamic_dims(graphs.get(id_)) for id_ in (cause.nearest, event.compiles[0].compile_id))
-    return old is not None and new is not None and new > old
+    old, new = (_sizes(graphs.get(id_)) for id_ in (cause.nearest, event.compiles[0].compile_id))
+    # Where the code makes a constant of a size, the next one compiles again, whatever else is dynamic.
+    dims = [(change.source or "", size_dim(change.expression)) for change in event.changes]
+    return bool(old) and _dynamic(old) < _dynamic(new) and not any(isinstance(new.get(dim), int) for dim in dims)
 
 
-def _dynamic_dims(graph: Graph | None) -> int | None:
-    if graph is None or graph.inputs is None:
-        return None
-    return sum(isinstance(size, str) for item in graph.inputs for size in item.shape or ())
+def _sizes(graph: Graph | None) -> dict[tuple[str, int | None], int | str]:
+    """The size of each dim of each input, which has a source or else a name."""
+    inputs = (graph and graph.inputs) or ()
+    return {(item.source or item.name, dim): size for item in inputs for dim, size in enumerate(item.shape or ())}
+
+
+def _dynamic(sizes: Mapping[tuple[str, int | None], int | str]) -> int:
+    return sum(isinstance(size, str) for size in sizes.values())
 
 
 def _fixes(changes: Sequence[GuardChange]) -> Fixes:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import RunCli, clean_environment, run_script
+from tests.each import for_each
 
 BATCHES = """\
 import torch
@@ -43,6 +44,60 @@ from net import example_inputs, model
 compiled = torch.compile(model, backend="eager")
 for step, arguments in enumerate(example_inputs()):
     compiled(*arguments)
+"""
+
+DECORATED = """\
+import functools
+import torch
+
+
+def first(function):
+    @functools.wraps(function)
+    def inner(x, *args):
+        return function(x, *args)
+
+    return inner
+
+
+def all_of_them(function):
+    @functools.wraps(function)
+    def inner(*args):
+        return function(*args)
+
+    return inner
+
+
+class Net(torch.nn.Module):
+    @all_of_them
+    def forward(self, x, y):
+        return x.sum() + y
+
+
+net = Net()
+
+
+@first
+def added(x, y):
+    return x.sum() + y
+
+
+def example_inputs():
+    for size in (4, 6):
+        yield torch.ones(3), torch.ones(size)
+"""
+PARTLY_CONSTANT = """\
+import torch
+
+FACTORS = {4: 0.5, 6: 1.5}
+
+
+def net(x, y):
+    return x * FACTORS[x.shape[0]] + y.sum()
+
+
+def example_inputs():
+    for size in (4, 6):
+        yield torch.ones(size), torch.ones(size + 1)
 """
 
 
@@ -85,3 +140,22 @@ def test_a_log_of_others_names_the_same_cause_from_torchs_text(run_cli: RunCli, 
     assert report["call_site"]["line"] == 6
     shown = run_cli("recompiles", tmp_path / "trace").stdout
     assert "first failed guard" in " ".join(shown.split())
+
+
+@pytest.mark.slow
+@for_each("target", ["net", "added"])
+def test_an_argument_has_its_own_name_whatever_a_decorator_takes(run_cli: RunCli, tmp_path: Path, target: str) -> None:
+    (tmp_path / "model.py").write_text(DECORATED)
+    done = run_cli("recompiles", f"model.py:{target}", "--format", "json", cwd=tmp_path, status=0)
+    snippets = [fix["snippet"] for finding in json.loads(done.stdout)["findings"] for fix in finding["fixes"]]
+    assert "torch._dynamo.mark_dynamic(y, 0)" in snippets
+
+
+@pytest.mark.slow
+def test_a_size_of_which_the_code_makes_a_constant_is_not_learned(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(PARTLY_CONSTANT)
+    done = run_cli("recompiles", "model.py:net", "--format", "json", cwd=tmp_path, status=0)
+    document = json.loads(done.stdout)
+    assert [finding["code"] for finding in document["findings"]] == ["GD202"]
+    graphs = [{item["source"]: item["shape"] for item in graph["inputs"]} for graph in document["recording"]["graphs"]]
+    assert [graph["L['x']"] for graph in graphs] == [[4], [6]]

@@ -60,6 +60,8 @@ def test_a_size_says_its_dim() -> None:
 def test_an_argument_is_found_by_its_own_name() -> None:
     assert {source: argument_source(source, ("x", "scale")) for source in ARGUMENTS} == ARGUMENTS
     assert argument_source("L['args'][0]", ("args",)) == "L['args'][0]"
+    found = [argument_source(f"L['args'][{at}]", ("x", "scale"), first) for first in (1, -1) for at in (0, 1)]
+    assert found == ["L['scale']", None, None, "L['x']"]
 
 
 def test_kinds_of_sources_are_told_apart() -> None:

@@ -101,7 +101,7 @@ def _describe_input(node: torch.fx.Node) -> GraphInput:
         source=source,
         kind="tensor",
         dtype=dtype_text(value.dtype),
-        shape=tuple(size if type(size) is int else str(size) for size in value.shape),
+        shape=tuple(int(text) if text.isdigit() else text for text in map(str, value.shape)),
         device=str(value.device),
         is_parameter=isinstance(value, torch.nn.Parameter) or is_named,
     )

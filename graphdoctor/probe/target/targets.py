@@ -72,6 +72,14 @@ def signature_of(function: Any) -> inspect.Signature | None:  # noqa: ANN401
         return None
 
 
+def args_from(function: Any) -> int:  # noqa: ANN401
+    """Which of these parameters a decorator's ``*args`` begin with; -1 if they begin with ``self``."""
+    called = plain_function(function)
+    if called is None or not called.__code__.co_flags & inspect.CO_VARARGS:
+        return 0
+    return called.__code__.co_argcount - isinstance(function, (torch.nn.Module, MethodType))
+
+
 def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401
     """The Python function that runs when a target is called, such as a module's ``forward``, or None."""
     called = type(function).forward if isinstance(function, torch.nn.Module) else function

@@ -76,7 +76,7 @@ def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> I
         group.is_within_call = len(calls) == 1 and None not in calls
         # A resume function may have another value under an argument's name.
         if group.frame.resumes_at is None and all(event.call_site is None for event in group.events):
-            group.parameters = view.recording.target.parameters
+            group.target = view.recording.target
         ids = {compile_.compile_id for compile_ in group.compiles}
         shapes = (one for one in view.recording.evidence.shapes if one.compile_id in ids)
         group.constants = tuple(one for one in shapes if one.kind == "specialized" and one.text)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from graphdoctor.facts.evidence import ShapeEvent
-from graphdoctor.facts.expressions import argument_source, expression
+from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import SnippetPlace, Where
 from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.facts.recording import Compile, Frame, Recording
+from graphdoctor.facts.recording import Compile, Frame, Recording, TargetInfo
 from graphdoctor.facts.stack import StackEntry, innermost
 from graphdoctor.facts.sums import sum_of_known
 from graphdoctor.facts.wording import names, quoted, without_middle
@@ -93,8 +93,8 @@ class RecompileGroup:
         frame: The function.
         events: What happened, in order.
         changes: The changes of this value in each event, in the order of events.
-        parameters: Names of the parameters of the target's own call, if that call is what recompiles; None for a
-            function that other code calls, where the names of arguments aren't known.
+        target: What is compiled, if its own call is what recompiles; None for a function that other code calls, where
+            the names of arguments aren't known.
         names: Expressions of the values.
         is_within_call: The value changed within one call of the target, as a loop's counter does after a break.
         constants: What lines of the program made of symbolic sizes, in any of its compiles.
@@ -103,7 +103,7 @@ class RecompileGroup:
     frame: Frame
     events: list[RecompileEvent] = field(default_factory=list)
     changes: list[tuple[GuardChange, ...]] = field(default_factory=list)
-    parameters: tuple[str, ...] | None = None
+    target: TargetInfo | None = None
     names: set[str] = field(default_factory=set)
     is_within_call: bool = False
     constants: tuple[ShapeEvent, ...] = ()
@@ -166,7 +166,7 @@ class RecompileGroup:
 
         A value that exists only inside compiled functions isn't passed by any call that can be changed.
         """
-        source = argument_source(change.source or "", self.parameters or ())
+        source = None if self.target is None else self.target.argument(change.source)
         return None if source is None else expression(source)
 
     def at_call(self, where: Where, *values: str) -> SnippetPlace:

@@ -144,6 +144,7 @@ def numbers(names: str) -> list[GuardChange]:
 MODES = [change("value", "mode", f"m{n}", f"m{n + 1}", source="L['mode']") for n in (1, 2, 3)]
 TOKEN, PROMPT = (change(expression="x.shape[1]", old="6", new=new) for new in ("1", "9"))
 GROWN = change(expression="cache['k'].shape[1]", old="6", new="7", source="L['cache']['k']")
+MASKED = change(expression="mask.shape[0]", old="5", new="6", source="L['mask']")
 OVER = recompiled("0/8", STEP, call=9, outcome="limit")
 ACCUMULATED = FailedCompile(type="Unsupported", message="", limit="accumulated_recompile_limit")
 CASES = {
@@ -175,6 +176,9 @@ CASES = {
     "a tensor that every call has": called_with("x", "cache", compiles=recompiled("0/2", GROWN, call=3)),
     "a tensor that the first call need not have": called_with(
         "x", "cache", compiles=after("0/1", recompiled("0/2", GROWN, call=3))
+    ),
+    "an argument that can be None in the first call": called_with(
+        "x", "mask", compiles=after("0/1", recompiled("0/2", MASKED, call=3))
     ),
 }
 
