@@ -121,14 +121,16 @@ def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
 
 def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     """What was counted and timed, and which functions were compiled."""
-    watch = diagnosis.recording.watch
+    watch, summary = diagnosis.recording.watch, diagnosis.summary
     if words.nothing_compiled(diagnosis) is None:
-        counts = count_texts(diagnosis.summary, watch, is_said=words.said_counts(diagnosis))
+        counts = count_texts(summary, watch, is_said=words.said_counts(diagnosis))
         yield Note(" · ".join(counts), "dim", show="short")
         yield Figures(tuple(figures(diagnosis)), show="long")
-        yield from () if page is None or diagnosis.summary.coverage is None else page.coverage()
-        if diagnosis.summary.calls or diagnosis.summary.compiles or page is None:
-            yield Note(_coverage(diagnosis), show="long")
+        yield from () if page is None or summary.coverage is None else page.coverage()
+        if summary.calls or summary.compiles or page is None:
+            # What runs eagerly though nothing breaks the graph has no finding that would say so.
+            is_told = summary.break_sites or summary.skipped_frames or summary.frames_over_limit
+            yield Note(_coverage(diagnosis), show="long" if is_told or summary.coverage in (None, 1) else "always")
         yield from () if page is None else page.shares()
     calls = Counter(
         f"torch.compile({call.compiled}{''.join(f', {name}={value}' for name, value in call.arguments.items())}) "

@@ -74,8 +74,12 @@ READS = BreakReason(gb_type="Unsupported Tensor.item() call with capture_scalar_
 PACKAGE: dict[str, Any] = {"file": "/lib/site-packages/pkg/mod.py", "origin": "third_party", "package": "pkg"}
 CALLED = (entry(11, "y = inner(x)"), entry(1348, "odd(", **PACKAGE, qualname="inner"))
 ODD = many(3, "y = odd({})", BreakReason(gb_type="Odd"), **PACKAGE)
+HALF = Coverage(
+    graph_ops=2, eager_ops=2, extra_calls=1, extra_compiles=0, eager_op_names={"aten::detach": 1, "aten::item": 1}
+)
 FORMS: dict[str, tuple[Recording, dict[str, Any]]] = {
     "no break": (recording(), {}),
+    "no break, but operations that run eagerly": (recording(coverage=HALF), {}),
     **{f"a break, {width} columns": (broken(), {"width": width}) for width in (80, 140)},
     "a break, its operations and code": (broken(), {"width": 120, "is_verbose": True}),
     **{f"a skipped frame, {width} columns": (skipped(), {"width": width}) for width in (80, 140)},
