@@ -45,6 +45,8 @@ class RankCompile(CompiledFunction):
     """Why it recompiled: each value that changed, with the change; empty for a first compile."""
     changed: tuple[str, ...] = ()
     """The values that changed, by which ranks are compared: from what to what can differ with each rank's data."""
+    is_dynamic: bool = False
+    """Whether these are nothing but sizes and numbers that dynamic code can have."""
     duration_s: float | None = None
     """Seconds, as torch measured them."""
     backend_s: float | None = None
@@ -114,6 +116,8 @@ class RankGroup(Fact):
     guards: str | None = None
     """Digest of the guards; None if the log has none."""
     causes: tuple[str, ...] = ()
+    is_dynamic: bool = False
+    """Whether what changed is nothing but sizes and numbers that dynamic code can have."""
     collectives: tuple[str, ...] | None = None
     """The collectives that Inductor scheduled; None if the log doesn't say."""
     differs_in: tuple[Aspect, ...] = ()

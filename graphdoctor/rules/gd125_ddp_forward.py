@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import INSIDE_DDP, BreakRule
+from graphdoctor.rules.toolkit import INSIDE_DDP, BreakRule, BreakSite, Fixes
 
 
 class DdpForward(BreakRule, severity="info"):
     """torch.compile around DistributedDataParallel breaks in DDP's own code.
 
     ## What it finds
-    `torch.compile(DistributedDataParallel(model))`. DDP's `forward` calls its logger and its reducer, which are C++,
-    and enters `_inside_ddp_forward`, which Dynamo skips on purpose: it compiles the module inside as a function of its
-    own, and can then split its graph at DDP's buckets. No line of the program is to blame.
+    `torch.compile(DistributedDataParallel(model))`, or a compiled function that calls such a module. DDP's `forward`
+    calls its logger and its reducer, which are C++, and enters `_inside_ddp_forward`, which Dynamo skips on purpose: it
+    compiles the module inside as a function of its own, and can then split its graph at DDP's buckets. No line of the
+    program is to blame.
 
     ## Why it costs
     DDP's `forward` runs eagerly, with guards of its own on each piece. The module inside loses nothing if its class is
@@ -60,7 +61,8 @@ class DdpForward(BreakRule, severity="info"):
     for step in range(2):
         forward(torch.ones(4, 8)).sum().backward()
     ```
-    The graph is still split at DDP's buckets, because the module is compiled during DDP's `forward`.
+    The graph is still split at DDP's buckets, because the module is compiled during DDP's `forward`. A function that
+    calls DDP, such as a step with the loss, breaks there as long as it is compiled too.
 
     ## Fix safety
     Safe: DDP does the same in eager mode. Names in `state_dict()` change: `module.` becomes `module._orig_mod.`. Where
@@ -73,4 +75,7 @@ class DdpForward(BreakRule, severity="info"):
 
     mechanism = "ddp_forward"
     says = "`DistributedDataParallel.forward` breaks the graph by design: only the module inside it can be compiled"
-    remedies = (INSIDE_DDP,)
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        title = f"Compile the module before DDP wraps it, and nothing that calls `{site.named}`"
+        yield INSIDE_DDP.replace(title=title) if site.is_traced else INSIDE_DDP

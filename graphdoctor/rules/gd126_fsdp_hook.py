@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import BreakRule, BreakSite, call_fix
+from graphdoctor.rules.toolkit import BEFORE_SHARDING, BreakRule, BreakSite
 
 
 class FsdpHook(BreakRule):
@@ -14,7 +14,8 @@ class FsdpHook(BreakRule):
 
     ## Why it costs
     The graph ends before each sharded module and after it. In a loop over layers, torch can't resume, and skips the
-    whole function that has the loop. Each layer is then compiled by itself anyway.
+    whole function that has the loop. A layer of the program's own class is then compiled by itself anyway; one of
+    torch's own, such as `nn.TransformerEncoderLayer`, isn't.
 
     ## Example
     ```python
@@ -87,24 +88,21 @@ class FsdpHook(BreakRule):
     for step in range(2):
         forward(torch.ones(4, 8, requires_grad=True)).sum().backward()
     ```
-    Blocks of one class share what is compiled.
+    Blocks of one class share what is compiled. `compile()` does nothing to a block of torch's own class: put
+    `fully_shard(torch.compile(block))` in its place. A function that calls the sharded modules and is compiled itself
+    breaks at each of them all the same.
 
     ## Fix safety
-    Safe: the hooks run eagerly, around the compiled blocks.
+    Safe: the hooks run eagerly, around the compiled blocks, and so does what is between them. With
+    `torch.compile(block)`, names in `state_dict()` change: `_orig_mod.` comes before the block's own.
 
     ## Source
     `torch/distributed/fsdp/_fully_shard`, 2.13 (`_dynamo_disable`).
     """
 
     mechanism = "fsdp_hook"
-    remedies = (
-        call_fix(
-            "Compile each block by itself, before it is sharded: `block.compile()`, then `fully_shard(block)`",
-            "torch/distributed/fsdp/_fully_shard/_fsdp_common.py, 2.13: `_dynamo_disable`",
-            is_safe=True,
-        ),
-    )
+    remedies = (BEFORE_SHARDING,)
 
     def message(self, site: BreakSite) -> str:
-        whose = f" around `{site.called}`" if site.called else ""
+        whose = f" around `{site.called}`" if site.called and site.is_traced else ""
         return f"FSDP's hooks{whose} are kept out of graphs by torch, so each sharded module ends the graph"

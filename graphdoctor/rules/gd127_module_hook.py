@@ -73,7 +73,7 @@ class ModuleHook(BreakRule):
 
     def message(self, site: BreakSite) -> str:
         hook = _hook(site)
-        whose = f" of `{site.called}`" if site.called else ""
+        whose = f" of `{site.called}`" if site.called and site.is_traced else ""
         return (
             f"`{hook}`, a hook{whose}, can't be traced by torch" if hook else f"a hook{whose} can't be traced by torch"
         )

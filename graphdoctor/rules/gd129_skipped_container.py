@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import TorchMechanism
-from graphdoctor.rules.toolkit import INSIDE_DDP, Matches, RecordingRule, RecordingView, RuleMatch, code_fix
-
-_AROUND: dict[TorchMechanism, str] = {
-    "ddp_forward": "`DistributedDataParallel.forward`",
-    "fsdp_hook": "a hook of FSDP",
-    "module_hook": "a hook",
-}
-_OWN_CLASS = code_fix(
-    "Give the module a class of its own, whose `forward` calls the container, and compile that class's modules",
-    is_safe=True,
+from graphdoctor.rules.toolkit import (
+    BEFORE_SHARDING,
+    INSIDE_DDP,
+    Matches,
+    RecordingRule,
+    RecordingView,
+    RuleMatch,
+    code_fix,
 )
+
+_AROUND: dict[TorchMechanism, tuple[str, Fix]] = {
+    "ddp_forward": ("`DistributedDataParallel.forward`", INSIDE_DDP),
+    "fsdp_hook": ("a hook of FSDP", BEFORE_SHARDING),
+    "module_hook": ("a hook", code_fix("Let torch trace the hook, or remove it: then torch compiles the container")),
+}
 
 
 class SkippedContainer(RecordingRule, severity="error"):
@@ -22,7 +27,8 @@ class SkippedContainer(RecordingRule, severity="error"):
     ## What it finds
     torch.compile around DistributedDataParallel, FSDP or a module with hooks, where the module inside is an
     `nn.Sequential` or another class of torch's own. Dynamo skips functions in torch's files unless a function that it
-    compiles calls them. DDP's code and hooks break the graph, so nothing that it compiles calls the container.
+    compiles calls them. DDP's code and hooks break the graph, so nothing that it compiles calls the container. torch
+    2.13 makes an exception of containers that have hooks themselves, if FSDP doesn't shard them.
 
     ## Why it costs
     The container runs eagerly, and so do layers of torch's own in it. If the program has no other module in it, torch
@@ -58,34 +64,39 @@ class SkippedContainer(RecordingRule, severity="error"):
         forward(torch.ones(4, 8)).sum().backward()
     ```
     `torch.compile(net)` wraps a container in a function that Dynamo compiles; `net.compile()` doesn't. A class of the
-    program's own with a `forward` that calls the container helps in both.
+    program's own with a `forward` that calls the container helps in both. With FSDP:
+    `fully_shard(torch.compile(net))`. A hook that torch can trace doesn't break the graph.
 
     ## Fix safety
     Safe. Names in `state_dict()` change: `module.` becomes `module._orig_mod.`.
 
     ## Source
-    `torch/_dynamo/trace_rules.py` and `torch/_dynamo/eval_frame.py` (`wrap_inline`), 2.13.
+    `torch/_dynamo/trace_rules.py` and `torch/_dynamo/eval_frame.py` (`wrap_inline`), 2.13;
+    `check_verbose` in the former for modules with hooks.
     """
 
     guide = "torch/_dynamo/trace_rules.py, 2.13: files of torch are skipped"
 
     def findings(self, view: RecordingView) -> Matches:
         with_graph = {found.process for each in view.graphs if (found := view.compiles.get(each)) is not None}
+        alone = {frame.name for each in view.graphs if (frame := view.frame(each)) is not None and not frame.is_wrapper}
         for site in view.sites:
             if site.mechanism not in _AROUND:
                 continue
+            around, fix = _AROUND[site.mechanism]
             own = [found for record in site.records if (found := view.compiles.get(record.compile_id)) is not None]
             frames = (view.frames.get(found.frame_id) for found in own)
             name = next((frame.container for frame in frames if frame is not None and frame.container), None)
             idle = [found for found in own if found.process not in with_graph]
-            if idle or name is not None:
+            # Since 2.13, torch compiles its own `forward` by itself if the module has a hook.
+            if idle or (name is not None and f"{name}.forward" not in alone):
                 yield RuleMatch(
                     entry=site.entry,
-                    message=_message(_AROUND[site.mechanism], name, is_idle=bool(idle)),
+                    message=_message(around, name, is_idle=bool(idle)),
                     count=len({found.process for found in idle or own}),
                     of=idle or own,
                     user_stack=site.stack,
-                    fixes=(INSIDE_DDP if site.mechanism == "ddp_forward" else _OWN_CLASS,),
+                    fixes=(fix,),
                     severity="error" if idle else "warning",
                     subject=name or "",
                 )
@@ -95,7 +106,7 @@ def _message(around: str, name: str | None, *, is_idle: bool) -> str:
     if name is None:
         return (
             f"nothing was compiled: {around} breaks the graph, and torch made no graph of what is inside, "
-            "as it does with a container of torch's own such as `nn.Sequential`"
+            "which is so if its class is torch's own, such as `nn.Sequential`"
         )
-    what = "nothing was compiled" if is_idle else "only modules of the program's own were compiled, one by one"
+    what = "nothing was compiled" if is_idle else "only modules in it were compiled, one by one"
     return f"{what}: {around} breaks the graph, and torch doesn't compile `{name}.forward`, its own code, by itself"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from graphdoctor.facts.job import Aspect, Job, JobFinding
+from graphdoctor.facts.recompiles import RecompileCause
 from graphdoctor.facts.recording import Compile
 from graphdoctor.rules.diagnosis.findings import digest
 from graphdoctor.rules.toolkit import (
@@ -14,6 +16,7 @@ from graphdoctor.rules.toolkit import (
     RecordingView,
     RuleMatch,
     call_fix,
+    can_be_dynamic,
     compile_argument,
     ranks_text,
     setting,
@@ -69,9 +72,10 @@ class RanksDisagree(RecordingRule):
         forward(torch.ones(8, 8))
     ```
 
-    `dynamic=True` in the call of torch.compile helps too: no rank then recompiles alone. Where all ranks compile at the
-    same time, each for its own sizes, `torch._dynamo.config.enable_compiler_collectives = True` has them agree on which
-    sizes to make dynamic.
+    `dynamic=True` in the call of torch.compile helps too, for sizes and numbers: no rank then recompiles alone. Where
+    all ranks compile at the same time, each for its own sizes, `torch._dynamo.config.enable_compiler_collectives =
+    True` has them agree on which sizes to make dynamic. Where something else differs, such as a mode or grad mode, make
+    the same calls on every rank during warm-up: all ranks then compile together.
 
     ## Fix safety
     Equal sizes and `dynamic=True` keep results the same. Compiler collectives are unsafe where a rank compiles alone:
@@ -106,7 +110,7 @@ class RanksDisagree(RecordingRule):
                 message=f"`{frame.described}` was compiled {often} ({shown})",
                 count=most - least,
                 of=[item for rank, item in items if counts[rank] == most],
-                fixes=_fixes(is_together=False),
+                fixes=_fixes(is_dynamic=can_all_be_dynamic(item.cause for _, item in items), can_agree=False),
             )
 
 
@@ -117,28 +121,45 @@ def _rank(item: Compile, *, has_ranks: bool) -> str | None:
     return _MAIN if has_ranks else None
 
 
-def _fixes(*, is_together: bool) -> Fixes:
+def can_all_be_dynamic(causes: Iterable[RecompileCause | None]) -> bool:
+    """Whether nothing changed but sizes and numbers that dynamic code can have; False if nothing is known of it."""
+    changes = [change for cause in causes if cause is not None for change in cause.changes]
+    return bool(changes) and all(change.kind == "number" or can_be_dynamic(change) for change in changes)
+
+
+def _fixes(*, is_dynamic: bool, can_agree: bool) -> Fixes:
     """What helps.
 
     Args:
-        is_together: All ranks compiled the function, each for its own sizes.
+        is_dynamic: Ranks differ in nothing but sizes and numbers that dynamic code can have.
+        can_agree: All ranks compiled the function, each for its own sizes, and can run compiler collectives.
     """
-    same = call_fix("Give all ranks the same sizes, with padding if needed")
-    if not is_together:
-        title = "Compile with dynamic sizes from the start, so that no rank recompiles alone"
-        return (compile_argument("dynamic=True", title, is_safe=True), same)
-    agree = "Let the ranks agree on which sizes are dynamic, while all of them compile"
-    return (setting("enable_compiler_collectives", agree), same)
+    if not is_dynamic:
+        yield call_fix("Make the same calls on every rank, at least during warm-up, so that no rank compiles alone")
+        return
+    title = "Compile with dynamic sizes from the start, so that no rank recompiles alone"
+    yield compile_argument("dynamic=True", title, is_safe=True)
+    if can_agree:
+        agree = "Let the ranks agree on which sizes are dynamic, while all of them compile"
+        yield setting("enable_compiler_collectives", agree)
+    yield call_fix("Give all ranks the same sizes, with padding if needed")
 
 
 def finding_of_job(job: Job) -> JobFinding | None:
     """The first function that ranks of a job compiled for other sizes or values; None if they agree on these."""
     for row in job.agreement:
         causes = tuple(dict.fromkeys(cause for group in row.groups for cause in group.causes))
-        if not row.agree and (causes or "sizes" in row.differs_in) and _BY_VALUES & set(row.differs_in):
+        differs_in = set(row.differs_in)
+        # Other operations from the first compile on are other code, such as the stages of a pipeline.
+        is_by_sizes = "sizes" in differs_in and "operations" not in differs_in
+        if not row.agree and (causes or is_by_sizes) and _BY_VALUES & differs_in:
             largest, *others = row.groups
             ranks = tuple(sorted(rank for group in others for rank in group.ranks)) or largest.ranks
             because = f" ({causes[0]})" if causes else ""
+            fixes = _fixes(
+                is_dynamic=all(group.is_dynamic for group in row.groups if group.causes),
+                can_agree="presence" not in differs_in and job.environment.torch_build != "CPU",
+            )
             return JobFinding(
                 code=RanksDisagree.code,
                 rule=RanksDisagree.name,
@@ -149,7 +170,7 @@ def finding_of_job(job: Job) -> JobFinding | None:
                 count=1,
                 most=1,
                 ranks=ranks,
-                fixes=RanksDisagree.sourced(_fixes(is_together="presence" not in row.differs_in)),
+                fixes=RanksDisagree.sourced(fixes),
                 fingerprint=digest(RanksDisagree.code, row.location.file, row.function),
             )
     return None

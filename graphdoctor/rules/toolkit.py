@@ -36,6 +36,7 @@ from graphdoctor.rules.diagnosis.rule import (
     shortened as shortened,
 )
 from graphdoctor.rules.diagnosis.suggestions import (
+    BEFORE_SHARDING as BEFORE_SHARDING,
     INSIDE_DDP as INSIDE_DDP,
     KEEP_OUT as KEEP_OUT,
     OWN_FUNCTION as OWN_FUNCTION,

@@ -35,7 +35,9 @@ def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
     outside = {name.lower() for name, _ in _arguments(seen.code)}
     crossing: dict[str, int | None] = {}
     buckets: list[DdpBucket] = []
-    for name, code in seen.parts:
+    # The body of a checkpoint or a ``torch.cond`` is in the part that calls it, and is listed beside it.
+    parts = [(name, code.partition("\n    class ")[0]) for name, code in seen.parts if name.startswith("submod_")]
+    for name, code in parts:
         own: dict[str, int | None] = {}
         for argument, size in _arguments(code):
             if argument.lower() not in outside:

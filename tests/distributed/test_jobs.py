@@ -45,8 +45,8 @@ def found_in(document: dict[str, Any], program: str) -> dict[str, dict[str, Any]
 @pytest.fixture(scope="module")
 def several_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("several")
-    programs = ("ddp_compiled", "ddp_inside", "fsdp_whole", "fsdp_blocks", "tensor_parallel", "checkpoint_hooks")
-    job_document(folder, "several", *programs, "compiled_autograd")
+    programs = ("ddp_compiled", "ddp_inside", "fsdp_whole", "fsdp_blocks", "fsdp_torch_layers", "tensor_parallel")
+    job_document(folder, "several", *programs, "checkpoint_hooks", "compiled_autograd")
     (recording,) = (path for path in (folder / ".graphdoctor").iterdir() if path.is_dir())
     return recording
 
@@ -104,6 +104,11 @@ def test_fsdp_s_hooks_are_named_where_a_block_is_called(several: dict[str, Any])
 
 def test_blocks_that_are_compiled_by_themselves_have_no_break(several: dict[str, Any]) -> None:
     assert {code for code in found_in(several, "fsdp_blocks") if code.startswith("GD1")} == set()
+
+
+def test_layers_of_torch_s_own_are_compiled_before_they_are_sharded(several: dict[str, Any]) -> None:
+    found = found_in(several, "fsdp_torch_layers")
+    assert "`fully_shard(torch.compile(block))`" in found["GD126"]["fixes"][0]["title"]
 
 
 def test_a_hook_s_own_break_stays_at_its_line(several: dict[str, Any]) -> None:

@@ -297,6 +297,9 @@ def test_ranks(snapshot: SnapshotAssertion) -> None:
         "a rank that compiles more often": ranks(
             compiled(), of_rank(compiled(), 1), of_rank(recompiled("0/1", change()), 1)
         ),
+        "a rank that compiles for another text": ranks(
+            compiled(), of_rank(compiled(), 1), of_rank(recompiled("0/1", change("text", "mode")), 1)
+        ),
         "ranks that compiled other functions": ranks(compiled(), of_rank(compiled(), 1, 11), other=elsewhere),
     }
     assert said(cases, "GD209") == snapshot
@@ -388,15 +391,17 @@ ROOT = entry(12, "model = torch.compile(DistributedDataParallel(net))", function
 INSIDE = entry(1715, "with self._inside_ddp_forward():", file=DDP_FILE, function="_run_ddp_forward", origin="torch")
 
 
+WRAPPER = frame(0, function="forward").replace(line=12, code_name="inner", is_wrapper=True, container="Sequential")
+
+
 def in_torch(
     mechanism: TorchMechanism = "ddp_forward", container: str | None = "Sequential", **values: Any
 ) -> Recording:
     """Breaks in torch's own code around a module; without a graph."""
-    wrapper = {"line": 12, "code_name": "inner", "is_wrapper": True, "container": container}
     helper = {"file": "/lib/python3.11/contextlib.py", "origin": "stdlib", "code_name": "helper"}
     records = (record(ROOT, INSIDE, chain=(LOGGER,)), record(CALL, INSIDE, chain=(SKIPPED,), compile_id="1/0"))
     known = {
-        "frames": (frame(0, function="forward").replace(**wrapper),
+        "frames": (WRAPPER.replace(container=container),
                    frame(1, function="helper").replace(**helper)),
         "compiles": (compiled(stack=(CALL, ROOT)), compiled("1/0", stack=(CALL, INSIDE))),
         "breaks": tuple(one.replace(mechanism=mechanism) for one in records),
@@ -411,6 +416,12 @@ def test_breaks_in_torch_s_own_code(snapshot: SnapshotAssertion) -> None:
         **{f"{mechanism} around a container": in_torch(mechanism) for mechanism in mechanisms},
         "without the container's class": in_torch(container=None),
         "a container of the program's own modules": in_torch(graphs=(graph("1/0"),)),
+        "a container that torch compiles by itself": in_torch(
+            "module_hook", graphs=(graph("1/0"),), frames=(WRAPPER, frame(1).replace(qualname="Sequential.forward"))
+        ),
+        "a compiled function that calls DDP": recording(
+            breaks=(record(entry(16, "y = ddp(x * 2)"), INSIDE, chain=(LOGGER,)).replace(mechanism="ddp_forward"),)
+        ),
         "a module of the program's own": in_torch(container=None, graphs=(graph("1/0"),)),
     }
     assert said(cases) == snapshot

@@ -40,6 +40,12 @@ def test_inputs_from_outside_are_parameters_or_not_and_others_cross() -> None:
     assert split.parameter_bytes == 128
 
 
+def test_a_checkpoint_s_body_is_no_part_and_its_operations_are_one() -> None:
+    body = "\n    class wrap_body_0(torch.nn.Module):\n" + FIRST.partition("\n")[2].replace("\n", "\n    ")
+    split = split_of(SeenSplit("4/0", WHOLE, [("wrap_body_0", FIRST), ("submod_0", SECOND + body)]), {})
+    assert [(bucket.name, bucket.op_count) for bucket in split.buckets] == [("submod_0", 1)]
+
+
 def test_a_dynamic_size_leaves_the_bytes_unknown() -> None:
     split = split_of(seen(FIRST, SECOND), {})
     assert (split.crossing_count, split.crossing_bytes) == (1, None)

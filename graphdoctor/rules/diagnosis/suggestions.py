@@ -205,6 +205,12 @@ INSIDE_DDP = call_fix(
     "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`",
     is_safe=True,
 )
+BEFORE_SHARDING = call_fix(
+    "Compile each block before it is sharded, and nothing that calls it: `block.compile()`, then `fully_shard(block)`; "
+    "for a block of torch's own class, `fully_shard(torch.compile(block))`",
+    "torch/distributed/fsdp/_fully_shard/_fsdp_common.py, 2.13: `_dynamo_disable`",
+    is_safe=True,
+)
 REGIONAL = code_fix(
     "Compile each repeated layer by itself, with `layer.compile()`, in place of the whole model",
     "PyTorch user guide: regional compilation",

@@ -134,7 +134,7 @@ def _group(row: Row, ranks: tuple[int, ...], usual: int, values: Mapping[Aspect,
         outcome=found.outcome,
         graph=found.mark.graph,
         guards=next((mark.guards for mark in marks if mark.guards is not None), None),
-        causes=found.causes,
+        **values_of(found, "causes", "is_dynamic"),
         collectives=next((mark.collectives for mark in marks if mark.collectives is not None), None),
         differs_in=tuple(aspect for aspect, of_rank in values.items() if of_rank[first] != of_rank[usual]),
     )

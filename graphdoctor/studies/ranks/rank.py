@@ -19,6 +19,7 @@ from graphdoctor.facts.wording import ranks_text
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.rules.gd209_ranks_disagree import can_all_be_dynamic
 from graphdoctor.trace.folder import RankFolder, ranks_at
 from graphdoctor.trace.reader import other_version, read_folder
 from graphdoctor.trace.sections import Wanted
@@ -121,6 +122,7 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
             RankCompile(
                 causes=causes,
                 changed=changed,
+                is_dynamic=can_all_be_dynamic([compile_.cause]),
                 mark=marks.get(compile_.compile_id) or CompileMark(compile_id=compile_.compile_id),
                 **values_of(compile_, "compile_id", "outcome", "duration_s", "backend_s"),
                 **frames.get(compile_.frame_id, unknown),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.job import Job
+from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.watch import Steps
 from graphdoctor.rules.diagnosis.suggestions import compile_argument
+from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
 from graphdoctor.studies.ranks.trials import Ran, Remedy, judged, remedies_of
 from tests.each import for_each
-from tests.studies.ranks.reports import compiled, found, job, rank
+from tests.studies.ranks.reports import SIZES, compiled, found, job, rank
 
 SETTING = Setting(name="torch._dynamo.config.optimize_ddp", value=False)
 REMEDY = Remedy("setting", "Compile it in one graph", ("GD130",), SETTING)
@@ -80,3 +82,21 @@ def test_dynamic_true_is_tried_by_the_setting_that_it_stands_for() -> None:
     (remedy,) = remedies_of(job(*ranks))
     assert (remedy.kind, remedy.codes) == ("dynamic", codes)
     assert remedy.change["settings"] == [("torch._dynamo.config.assume_static_by_default", False)]
+
+
+@for_each(
+    "first, again, build, titles",
+    [
+        ({}, {"is_dynamic": True}, None, ("Compile with dynamic sizes", "Give all ranks the same sizes")),
+        ({}, {}, None, ("Make the same calls on every rank",)),
+        (SIZES, None, "CUDA 12.8", ("Compile with dynamic sizes", "Let the ranks agree", "Give all ranks")),
+        (SIZES, None, "CPU", ("Compile with dynamic sizes", "Give all ranks")),
+        (SIZES | {"operations": "another stage"}, None, None, None),
+    ],
+)
+def test_dynamic_sizes_are_suggested_where_sizes_and_numbers_differ_alone(first, again, build, titles):
+    more = () if again is None else (compiled("0/1", causes=("x: 1 → 2",), changed=("x",), **again),)
+    reports = [rank(0, compiled()), rank(1, compiled(**first), *more)]
+    found = finding_of_job(job(*(one.replace(environment=Environment(torch_build=build)) for one in reports)))
+    said = None if found is None else [fix.title for fix in found.fixes]
+    assert said == titles or all(one.startswith(title) for one, title in zip(said, titles, strict=True))
