@@ -52,6 +52,11 @@ class BackwardOrOptimizer(BreakRule):
     inside = "/torch/optim/"
     says = "torch doesn't put `{site.named}` in a graph, so the code around it is compiled in parts"
 
+    def message(self, site: BreakSite) -> str:
+        if site.cause.torch_id == "GB0025" and (site.entry.origin == "torch" or site.entry not in site.stack):
+            return "torch breaks the graph on purpose before an optimizer's step, whose code it compiles on its own"
+        return super().message(site)
+
     def suggested(self, site: BreakSite) -> Fixes:
         name, is_traceable = site.called or "", site.cause.torch_id in self.torch_ids
         if site.cause.torch_id == "GB0123":

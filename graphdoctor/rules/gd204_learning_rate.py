@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, code_fix
 
 
 class LearningRate(RecompileRule):
@@ -52,7 +52,8 @@ class LearningRate(RecompileRule):
 
     ## Fix safety
     A learning rate in a tensor gives the same steps, and schedulers update the tensor in place. On a GPU, some
-    optimizers need `capturable=True` with it.
+    optimizers need `capturable=True` with it. A tensor as another number, such as `momentum` or `weight_decay`, breaks
+    the graph, because the optimizer compares it with 0.
 
     ## Source
     PyTorch user guide, "Recompilation": wrap the learning rate in a tensor; `torch/optim/optimizer.py`, 2.13.
@@ -62,9 +63,10 @@ class LearningRate(RecompileRule):
         return change.kind in ("number", "module_number") and "param_groups" in change.expression
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        key = re.search(r"\['(\w+)'\]$", group.first.expression)
-        name = key[1] if key else "lr"
-        value = f": `{name}=torch.tensor({group.first.old})`" if group.first.old else ""
-        return (
-            code_fix(f"Create the optimizer with `{name}` as a tensor{value}, and change that in place", is_safe=True),
-        )
+        key = re.search(r"param_groups\[\d+\]\['(\w+)'\]", group.first.expression)
+        if key and key[1] != "lr":
+            title = f"Take steps with a few values of `{key[1]}` during warm-up: then torch makes the float dynamic"
+            return (call_fix(title, is_safe=True),)
+        value = f": `lr=torch.tensor({group.first.old})`" if group.first.old else ""
+        title = f"Create the optimizer with `lr` as a tensor{value}, and change that in place, with `fill_`"
+        return (code_fix(f"{title}: a float assigned to `lr` replaces it", is_safe=True),)

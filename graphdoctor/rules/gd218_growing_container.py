@@ -7,7 +7,8 @@ import re
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, quoted, shortened
 
-_GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+=|\[[^]]*\]\s*=(?!=))"
+_GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+=|\[(?!['\d])[^]]*\]\s*=(?!=))"
+"""What makes a container longer; a key that stays the same does so once."""
 
 
 class GrowingContainer(RecompileRule):
@@ -88,12 +89,12 @@ class GrowingContainer(RecompileRule):
 
 def _adds(change: GuardChange) -> bool:
     """Whether the line that torch guards the length for makes the container longer."""
-    text, container = change.guard_location and change.guard_location.text, _container(change.expression)
-    if not text:
+    container = _container(change.expression)
+    if change.guard_location is None or not change.guard_location.text:
         return False
+    text = change.guard_location.text.replace('"', "'")  # as torch writes keys
     if container.endswith(".__self__"):  # of a bound method, such as `history.append`
         return f"{container.removesuffix('.__self__')}(" in text
-    text = text.replace('"', "'")  # as torch writes keys
     if re.search(_GROWS.format(re.escape(container.rpartition(".")[2])), text):
         return True
     # Under another name: what the line reads of the container itself would stand there.
