@@ -182,7 +182,8 @@ class Finding(Fact):
     fingerprint: Fingerprint
     """Identifies the finding even if its line moves; 16 hexadecimal digits."""
     is_consequence: bool = False
-    """Another break causes it: without that one, torch wouldn't get here, or could resume."""
+    """Another break causes it: without that one, torch wouldn't get here, could resume, or would see each turn's value
+    of a loop as a constant."""
     is_unsettling: bool = False
     """The last call never stops compiling, because a value that this is about differs each time."""
     is_mended: bool = False

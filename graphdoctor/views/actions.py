@@ -90,14 +90,18 @@ def _with_limits(found: list[Action]) -> list[Action]:
             each for each in found if each not in limits and each.fix and not limit.changed.isdisjoint(each.changed)
         ]
         if causes:
-            max(causes, key=lambda cause: len(cause.recompile_ids)).findings.extend(limit.findings)
+            cause = max(causes, key=lambda cause: len(cause.recompile_ids))
+            is_consequence = cause.findings[0].is_consequence
+            cause.findings += [one.replace(is_consequence=is_consequence) for one in limit.findings]
             found.remove(limit)
     return found
 
 
 def _rank(action: Action) -> tuple[object, ...]:
     most_urgent = min(finding.rank for finding in action.findings)
-    return action.fix is None, *most_urgent, -action.call_us, -action.compile_s
+    # "Fix the breaks first" is nothing to do by itself.
+    is_consequence = all(finding.is_consequence for finding in action.findings)
+    return action.fix is None, is_consequence, *most_urgent, -action.call_us, -action.compile_s
 
 
 def _best_fix(cluster: Sequence[Finding]) -> Fix | None:

@@ -7,6 +7,7 @@ from typing import Any
 from graphdoctor.facts.diagnosis import Cost, Finding, Fix
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.rules.diagnosis.findings import by_cost
+from graphdoctor.rules.diagnosis.suggestions import WITHIN_CALL
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.words import cost_text
 from tests.factories import PRINT, change, compiled, diagnosed, entry, frame, recompiled, record, recording
@@ -98,6 +99,27 @@ def test_a_recompile_that_two_values_caused_is_counted_once() -> None:
     assert [mends_text(action) for action in actions([one, other])] == ["3 recompiles", "1 recompile, counted above"]
     both = other.replace(compile_ids=("0/3", "0/4"))
     assert [mends_text(action) for action in actions([one, both])] == ["3 recompiles", "2 recompiles, 1 counted above"]
+
+
+def test_the_break_comes_before_what_only_says_to_mend_it_first() -> None:
+    """A value that changes in the turns of a loop, up to the limit, and a break that costs little by itself."""
+    counter = change("number", "i", source="L['i']")
+    facts = recording(
+        breaks=(record(entry(20)),),
+        frames=(frame(), frame(1, line=4)),
+        compiles=(
+            compiled(),
+            compiled("1/0"),
+            *(recompiled(f"1/{count}", counter, call=1) for count in range(1, 8)),
+            recompiled("1/8", counter, call=1, outcome="limit"),
+        ),
+    )
+    found = diagnosed(facts).findings
+    assert {one.code for one in found} >= {"GD101", "GD201", "GD203"}
+    assert [one.code for one in found if one.is_consequence] == ["GD203"]
+    todo = actions(found)
+    assert [{one.code for one in action.findings} for action in todo] == [{"GD101"}, {"GD203", "GD201"}]
+    assert todo[1].fix is not None and todo[1].fix.title == WITHIN_CALL.title
 
 
 def test_a_first_compile_is_no_recompile() -> None:

@@ -136,13 +136,15 @@ def by_effect(finding: Finding) -> tuple[int, int, int, int]:
 
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     """The findings; a break is as severe as what it causes, and the frame skipped for a consequence is one too."""
-    caused = {id_: one.severity for one in findings if one.is_consequence for id_ in one.compile_ids}
-    sites = {one.site for one in findings if one.is_consequence}
+    breaks = [one for one in findings if one.is_consequence and one.code.startswith(_BREAK)]
+    caused = {id_: one.severity for one in breaks for id_ in one.compile_ids}
+    sites = {one.site for one in breaks}
     found = []
     for finding in findings:
         worse = [caused[id_] for id_ in finding.compile_ids if id_ in caused and finding.code.startswith(_BREAK)]
         severity = min([finding.severity, *worse], key=SEVERITIES.index)
-        found.append(finding.replace(severity=severity, is_consequence=finding.site in sites))
+        is_consequence = finding.is_consequence or finding.site in sites
+        found.append(finding.replace(severity=severity, is_consequence=is_consequence))
     return found
 
 

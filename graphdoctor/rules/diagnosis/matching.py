@@ -18,6 +18,7 @@ from graphdoctor.rules.diagnosis.rule import (
     RuleBook,
     RuleMatch,
 )
+from graphdoctor.rules.diagnosis.suggestions import WITHIN_CALL
 
 _LINE_NUMBER = re.compile(r":\d+\b")
 
@@ -86,16 +87,18 @@ def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> I
 
 
 def _recompile_match(rule: RecompileRule, group: RecompileGroup) -> RuleMatch:
+    fixes = tuple(rule.fixes(group))
     reasons = (reason for event in group.events for reason in event.compiles[0].recompile_reasons[:1])
     return RuleMatch(
         entry=_guarding_line(group),
         message=rule.message(group),
+        is_consequence=WITHIN_CALL in fixes,
         count=group.compile_count,
         of=group.compiles,
         related=tuple(_call_sites(group)),
         torch_reason="\n".join(dict.fromkeys(reasons)) or None,
         user_stack=group.events[0].compiles[0].stack,
-        fixes=rule.fixes(group),
+        fixes=fixes,
         # A value carried over a break is named by the line of the break, and lines move.
         subject=_LINE_NUMBER.sub("", group.first.expression),
         changes=distinct_values(change for changes in group.changes for change in changes),
