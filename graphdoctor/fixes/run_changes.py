@@ -35,8 +35,7 @@ _WARMED_UP: frozenset[ChangeKind] = frozenset(
 """Changes between a few states: after each state has been seen once, nothing is compiled anymore."""
 
 _UNTRIED: dict[ChangeKind, str] = {
-    "identity": "each call brings another object; the program must keep one",
-    "entry_gone": "an object was freed and its compiled code with it; the program must keep the object",
+    **dict.fromkeys(("identity", "entry_gone"), "each call brings another object; the program must keep one"),
     "size": "it's in no argument of the target, so a replay can't mark it",
     "number": "it isn't an argument of the target or in a container of one, so a replay can't pass it as a tensor",
     "stride": "it isn't an argument of the target or in a container of one, so a replay can't make it contiguous",

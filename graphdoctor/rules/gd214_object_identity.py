@@ -50,8 +50,6 @@ class ObjectIdentity(RecompileRule):
 
     def because(self, group: RecompileGroup) -> str:
         change = group.first
-        if change.kind == "entry_gone":
-            return "an object that its compiled code depends on is gone"
         if change.kind == "backend":
             return "torch.compile got a different backend callable"
         old = f"{without_middle(change.old or 'one object')}{_made(change.old_place)}"
@@ -62,9 +60,7 @@ class ObjectIdentity(RecompileRule):
         change = group.first
         where = f" ({_base_name(change.new_place)})" if change.new_place else ""
         title = f"Create {quoted(change.expression)} once, outside the loop that makes the calls{where}"
-        if change.kind == "entry_gone":
-            title = "Keep the object alive as long as the compiled function"
-        elif change.old != change.new and _NAMED.fullmatch(f"{change.old} {change.new}"):
+        if change.old != change.new and _NAMED.fullmatch(f"{change.old} {change.new}"):
             title = f"Call it once with each value of {quoted(change.expression)} during warm-up"
         elif change.kind == "backend":
             title = "Pass the same backend callable to each torch.compile"

@@ -80,7 +80,9 @@ _PLAIN: Mapping[str, Form] = {
         "LAMBDA_GUARD", None, "the same functorch transforms", "global_state", subject=_STATE
     ),
     r"BACKEND_MATCH": Form(change="backend", subject="the backend"),
-    r"Cache line invalidated": Form(change="entry_gone", subject="an object that the compiled code belonged to"),
+    r"Cache line invalidated because (.+) got deallocated": Form(
+        change="entry_gone", source=r"\1", old="one that is gone", new="another"
+    ),
     r"utils_device\.CURRENT_DEVICE == None$": Form(
         "DEFAULT_DEVICE", None, "no default device", "default_device", "None", subject="the default device"
     ),
