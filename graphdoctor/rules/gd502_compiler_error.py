@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from graphdoctor.facts.stack import innermost
 from graphdoctor.rules.toolkit import KEEP_OUT, Matches, RecordingRule, RecordingView, RuleMatch, call_fix, code_fix
 
-_FIXES = (
-    KEEP_OUT,
-    call_fix("Report it to PyTorch with what graphdoctor bundle writes", "PyTorch troubleshooting guide", is_safe=True),
+_REPORT = call_fix(
+    "Report it to PyTorch with what graphdoctor bundle writes", "PyTorch troubleshooting guide", is_safe=True
 )
 _ON_DATA = (code_fix("Tell torch first what holds of the number, with `torch._check`"), KEEP_OUT)
 _OTHERS = frozenset(
@@ -18,6 +20,8 @@ _OTHERS = frozenset(
     }
 )
 """What torch raises for a reason of its own, and what ends a program."""
+_NOT_THE_PROGRAM_S = re.compile(r"^<|[/\\]\w+-packages[/\\]torch[/\\]|[/\\]python3\.\d+[/\\](?!\w+-packages)")
+"""Files of torch, of Python and of none."""
 
 
 class CompilerError(RecordingRule, severity="error"):
@@ -80,11 +84,25 @@ class CompilerError(RecordingRule, severity="error"):
             first = next((line.strip() for line in failure.message.splitlines() if line.strip()), "")
             # The innermost line of the program that Dynamo traced, else the definition of the frame.
             frame = view.frames.get(compile_.frame_id)
+            calls = (one.error for one in view.recording.calls if one.index == compile_.call_index)
+            # Dynamo asks the program's values for their length, class, … while it traces and writes guards.
+            raised = next((_raised_in(error.traceback) for error in calls if error is not None), None)
+            name, place = raised or ("", "")
+            own = [code_fix(f"Have `{name}` raise nothing: torch calls it while it compiles")] if raised else []
+            keep_out = [KEEP_OUT] if failure.stack else []
             yield RuleMatch(
                 entry=innermost(failure.stack) or (frame.entry if frame is not None else compile_.stack[-1]),
-                message=f"torch.compile itself failed here with {failure.type}: {first}".rstrip(": "),
+                message=f"torch.compile itself failed here with {failure.type}: {first}".rstrip(": ")
+                + (f"; `{name}` raised it ({place})" if raised else ""),
                 of=(compile_,),
                 torch_reason=failure.message or None,
                 user_stack=failure.stack,
-                fixes=_ON_DATA if failure.type == "GuardOnDataDependentSymNode" else _FIXES,
+                fixes=_ON_DATA if failure.type == "GuardOnDataDependentSymNode" else (*own, *keep_out, _REPORT),
             )
+
+
+def _raised_in(traceback: str) -> tuple[str, str] | None:
+    """The function that raised an exception, and its line; None if it is torch's or Python's."""
+    entries = re.findall(r'^  File "(.+)", line (\d+), in (.+)$', traceback, re.MULTILINE)
+    file, line, name = entries[-1] if entries else ("<unknown>", "", "")
+    return None if _NOT_THE_PROGRAM_S.search(file) else (name, f"{Path(file).name}:{line}")

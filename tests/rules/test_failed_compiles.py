@@ -100,6 +100,55 @@ def test_an_error_inside_dynamo_can_be_of_any_class(kind: str, is_internal: bool
     assert [found.location.line for found in findings(known, "GD502")] == [12] * is_internal
 
 
+LENGTH = """
+import torch
+
+class Names(tuple):
+    def __len__(self):
+        raise NotImplementedError("use dim")  # raised here
+
+NAMES = Names((1, 2))
+
+def build():
+    def forward(x):
+        return x * NAMES[0]
+    return forward
+
+def example_inputs():
+    return (torch.ones(4),)
+"""
+CLASS = """
+import torch
+
+class Remote:
+    @property
+    def __class__(self):
+        raise AttributeError("not connected")  # raised here
+
+REMOTE = Remote()
+
+def build():
+    def forward(x):
+        return x * (2 if REMOTE else 1)
+    return forward
+
+def example_inputs():
+    return (torch.ones(4),)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "name"), [(LENGTH, "__len__"), (CLASS, "__class__")], ids=["a length", "a class"])
+def test_the_program_s_own_function_that_torch_called_is_named(program: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(program)
+    document = json.loads(run_command("explain", "model.py", "--format", "json", cwd=tmp_path).stdout)
+    line = next(number for number, text in enumerate(program.splitlines(), 1) if "# raised here" in text)
+    (finding,) = document["findings"]
+    assert finding["code"] == "GD502"
+    assert finding["message"].endswith(f"; `{name}` raised it (model.py:{line})")
+    assert finding["fixes"][0]["title"] == f"Have `{name}` raise nothing: torch calls it while it compiles"
+
+
 @for_each(
     "got, told",
     [

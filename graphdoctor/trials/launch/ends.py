@@ -119,6 +119,8 @@ def _failed_call(event: dict[str, Any]) -> _Fields:
     found = _end_by_raising(failed, event)
     if event.get("is_eager"):
         found["hint"] = "It fails without torch.compile, too: fix the program, or its inputs (example_inputs)."
+        if unasked := re.match(r"(\w+\(\)) takes 0 positional arguments but ", event["message"]):
+            found["hint"] = f"If it makes what is to be compiled, name it with its parentheses: {unasked[1]}."
     changes: dict[str, HintValue] = {"dtype": event.get("dtype"), "batch": event.get("batch")}
     if any(value is not None for value in changes.values()):
         found |= _coded("changed_call", {"failed": found["message"], **changes})

@@ -26,6 +26,7 @@ def ended(*events, status=3, stopped_for=None) -> ProbeExit:
 
 
 FAILED = {"event": "call_failed", "index": 2, "from_compiler": False, **ERROR}
+UNASKED = {"is_eager": True, "type": "TypeError", "message": "make() takes 0 positional arguments but 1 was given"}
 FINISHED = {"event": "finished", "is_complete": True, "peak_memory_bytes": 7}
 ENDED = {"event": "ended"}
 
@@ -44,6 +45,8 @@ PROBES = {
     "a call failed": ended(CALL, FAILED),
     "a changed call failed": ended(CALL, FAILED, FAILED | {"dtype": "float16", "batch": 8}),
     "a call with another batch size failed": ended(FAILED | {"dtype": None, "batch": 8}),
+    "a call failed in eager mode, too": ended(CALL, FAILED | {"is_eager": True}),
+    "a function that makes the target was called in its place": ended(CALL, FAILED | UNASKED),
     "a call was refused, and finished says so": ended(
         FAILED | {"from_compiler": True}, FINISHED | {"is_complete": False}
     ),
