@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from .shared import Version
+from . import shared
 
 SCHEMA_VERSION = "2.0"
 """Keeps its major number as long as changes of JSON documents only add keys."""
@@ -90,8 +90,8 @@ def values_of(source: object, *names: str) -> dict[str, Any]:
 class Document(Fact):
     """A JSON document; ``graphdoctor schema`` prints its schema."""
 
-    schema_version: Version = SCHEMA_VERSION
-    graphdoctor_version: Version
+    schema_version: shared.Version = SCHEMA_VERSION
+    graphdoctor_version: shared.Version
 
 
 def field_types(fact: type[Fact]) -> Mapping[str, Any]:

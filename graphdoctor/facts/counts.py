@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
+from . import shared
 from .base import Fact
-from .shared import OperationName
 
 
 class Coverage(Fact):
@@ -21,7 +21,7 @@ class Coverage(Fact):
     watched."""
     extra_compiles: int
     """Compiles in these calls. If above 0, the last call recompiles even with the same arguments."""
-    eager_op_names: dict[OperationName, int] = field(default_factory=dict)
+    eager_op_names: dict[shared.OperationName, int] = field(default_factory=dict)
     """The eager operations by name, most frequent first, at most 20."""
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Literal, get_args
 
+from . import shared
 from .base import Document, Fact
 from .counts import Counts
 from .ddp import DdpSplit
@@ -14,7 +15,6 @@ from .kernels import CudaGraphSkip
 from .recompiles import GuardChange
 from .recording import BreakEffect, BreakReason, Frame, Graph, Recording
 from .run import Setting
-from .shared import CompileId, Described, File, Fingerprint, Place, RuleCode, TorchId
 from .spec import FailOn
 from .stack import Origin, StackEntry
 from .stages import GraphStages
@@ -35,7 +35,7 @@ def fails(severity: Severity, fail_on: FailOn) -> bool:
 class Location(Fact):
     """Where a finding is."""
 
-    file: File
+    file: shared.File
     """Path, relative to the working directory if it is below it."""
     line: int
     """1-based."""
@@ -99,13 +99,13 @@ class Fix(Fact):
 class Effects(Fact):
     """What one break site, or one recompiled function, caused."""
 
-    graphs: tuple[CompileId, ...] = ()
+    graphs: tuple[shared.CompileId, ...] = ()
     """Compile ids of the graphs that end at the site or start after it."""
-    resume_functions: tuple[CompileId, ...] = ()
+    resume_functions: tuple[shared.CompileId, ...] = ()
     """Compile ids of the resume functions that exist because of it."""
-    skipped_frames: tuple[Described, ...] = ()
+    skipped_frames: tuple[shared.Described, ...] = ()
     """Functions that torch skipped because of it, so that they run eagerly."""
-    rest_eager_frames: tuple[Described, ...] = ()
+    rest_eager_frames: tuple[shared.Described, ...] = ()
     """Functions that run eagerly after the site."""
 
     @property
@@ -134,8 +134,8 @@ class Cost(Fact):
 class Companion(Fact):
     """A finding whose fix removed another one too, as its trial showed."""
 
-    code: RuleCode
-    fingerprint: Fingerprint
+    code: shared.RuleCode
+    fingerprint: shared.Fingerprint
     place: str
     """``file:line``, as in locations."""
 
@@ -143,7 +143,7 @@ class Companion(Fact):
 class Finding(Fact):
     """One problem, or one thing worth knowing."""
 
-    code: RuleCode
+    code: shared.RuleCode
     """Rule code, such as ``GD101``."""
     rule: str
     """The rule's name, such as ``print-or-log``."""
@@ -157,7 +157,7 @@ class Finding(Fact):
     """All values that changed, for a finding about recompiles: the first change of each; empty for other findings."""
     hidden_change_count: int = 0
     """How many more values changed in one recompile than were recorded."""
-    torch_id: TorchId | None = None
+    torch_id: shared.TorchId | None = None
     """torch's registry id of the cause; None if it has none."""
     torch_reason: str | None = None
     """The cause in torch's words."""
@@ -172,14 +172,14 @@ class Finding(Fact):
     """What torch didn't record as a CUDA graph, for a finding about that."""
     ddp_split: DdpSplit | None = None
     """The parts of the graph, for a finding about one that torch splits at DDP's buckets."""
-    compile_ids: tuple[CompileId, ...] = ()
+    compile_ids: tuple[shared.CompileId, ...] = ()
     user_stack: tuple[StackEntry, ...] = ()
     """The longest call path to it, outermost first."""
     fixes: tuple[Fix, ...] = ()
     """Suggestions, best first."""
     cost: Cost | None = None
     """What it costs; None if not measured."""
-    fingerprint: Fingerprint
+    fingerprint: shared.Fingerprint
     """Identifies the finding even if its line moves; 16 hexadecimal digits."""
     is_consequence: bool = False
     """Another break causes it: without that one, torch wouldn't get here, could resume, or would see each turn's value
@@ -213,7 +213,7 @@ class FrameReport(Fact):
 
     frame_id: int
     state: FrameState
-    compile_ids: tuple[CompileId, ...]
+    compile_ids: tuple[shared.CompileId, ...]
     call_path: tuple[StackEntry, ...] = ()
     """The call path of the first compile, outermost first."""
 
@@ -222,24 +222,24 @@ class GraphReport(Fact):
     """What ended a graph of the recording."""
 
     index: int
-    ended_by: Place
+    ended_by: shared.Place
     """``return``, or the break site as ``file:line (GB0059)``."""
-    ended_by_fingerprint: Fingerprint | None = None
+    ended_by_fingerprint: shared.Fingerprint | None = None
     """Fingerprint of the finding about that break; None if it ends with a return."""
 
 
 class RecompileReport(Fact):
     """The recompiles that one change caused in one call."""
 
-    compile_ids: tuple[CompileId, ...]
+    compile_ids: tuple[shared.CompileId, ...]
     """All compiles that the change caused: first that of the function, then those that followed."""
-    function: Described
+    function: shared.Described
     """The function that recompiled first."""
     cause: tuple[GuardChange, ...]
     """The guarded values that differ from the nearest cache entry."""
     hidden_change_count: int = 0
     """How many more values differ than are listed."""
-    followed_in: tuple[Described, ...] = ()
+    followed_in: tuple[shared.Described, ...] = ()
     """Functions and resume functions that recompiled only because of the same change."""
     call_index: int | None = None
     """Number of the call; None if calls have no numbers."""
@@ -249,7 +249,7 @@ class RecompileReport(Fact):
     """Loop counters around that line and their values."""
     also_changed: tuple[GuardChange, ...] = ()
     """Values that changed since the function's last call too, but to what the nearest entry was compiled for."""
-    nearest: CompileId | None = None
+    nearest: shared.CompileId | None = None
     """Compile id of the cache entry that was compared; None if unknown."""
     cost_s: float | None = None
     """Seconds of all its compiles, as torch measured them."""
@@ -259,7 +259,7 @@ class RecompileReport(Fact):
     """Whether nothing compiled, because the function was over its recompile limit and ran eagerly."""
     is_exact: bool = True
     """False if the cause was read from torch's log: then only the first failed guard is known."""
-    fingerprint: Fingerprint | None = None
+    fingerprint: shared.Fingerprint | None = None
 
 
 class Diagnosis(Document):

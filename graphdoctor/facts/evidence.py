@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
+from . import shared
 from .base import Fact
-from .shared import CompileId, Expression, File, OperationName, RecordKind, SizeText
 
 AskedCache = Literal[
     "fx_graph_cache", "fx_graph_bundled_cache", "aotautograd_cache", "dynamo_cache", "precompile_cache"
@@ -29,7 +29,7 @@ condition that depends on data was decided by the values at hand. ``data_depende
 class RecordCount(Fact):
     """The records of one kind in the log."""
 
-    kind: RecordKind
+    kind: shared.RecordKind
     """torch's name for the kind; those of bytecode begin with ``*`` in place of a function's name."""
     count: int
     size_bytes: int
@@ -41,7 +41,7 @@ class RecordCount(Fact):
 class CacheAnswer(Fact):
     """What a cache on disk said when a compile asked."""
 
-    compile_id: CompileId | None
+    compile_id: shared.CompileId | None
     """The compile that asked; its backward graph asks under the same."""
     cache: AskedCache
     state: AnswerState
@@ -55,11 +55,11 @@ class ShapeEvent(Fact):
     """Something about a symbolic size, each thing once for each compile."""
 
     kind: ShapeKind
-    compile_id: CompileId | None
+    compile_id: shared.CompileId | None
     """The compile; None outside any, as in ``torch.export``."""
-    expression: SizeText
+    expression: shared.SizeText
     """The symbol, or the condition on symbols, as torch prints it."""
-    source: Expression | None = None
+    source: shared.Expression | None = None
     """What the symbol stands for, as torch prints it, such as ``L['x'].size()[0]``."""
     value: str | None = None
     """The size at hand, the constant that it became, or the result that was assumed."""
@@ -67,7 +67,7 @@ class ShapeEvent(Fact):
     """The sizes that a new symbol can have, such as ``[2, int_oo]``."""
     reason: str | None = None
     """Why it became a constant, in torch's words."""
-    file: File | None = None
+    file: shared.File | None = None
     """Path of the program's innermost line; None if torch names none."""
     line: int | None = None
     """1-based."""
@@ -79,13 +79,13 @@ class ShapeEvent(Fact):
 class FakeKernel(Fact):
     """An operator that can't be traced without running it."""
 
-    op: OperationName
+    op: shared.OperationName
     """The operator."""
     is_missing: bool
     """It has no fake kernel; otherwise it has one that is wrong."""
     reason: str | None = None
     """How it differs from the real one, in torch's words."""
-    compile_id: CompileId | None = None
+    compile_id: shared.CompileId | None = None
     """The compile; None outside any."""
     count: int = 1
 
@@ -97,22 +97,22 @@ class ExportedProgram(Fact):
     """The size of what torch printed of it."""
     ranges: dict[str, str] = field(default_factory=dict)
     """The sizes that each symbol can have, as torch prints them."""
-    compile_id: CompileId | None = None
+    compile_id: shared.CompileId | None = None
     """The compile; None outside any."""
 
 
 class CollectiveSchedule(Fact):
     """The collectives of one graph, in the order in which Inductor runs them."""
 
-    compile_id: CompileId | None
-    operations: tuple[OperationName, ...]
+    compile_id: shared.CompileId | None
+    operations: tuple[shared.OperationName, ...]
     """Names of torch's operators."""
 
 
 class RuntimeEstimate(Fact):
     """What Inductor expects one graph to take."""
 
-    compile_id: CompileId | None
+    compile_id: shared.CompileId | None
     operations: int
     """Kernels, library calls and collectives."""
     estimated_us: float | None
@@ -126,7 +126,7 @@ class RuntimeEstimate(Fact):
 class TritonKernel(Fact):
     """A Triton kernel that Inductor had compiled."""
 
-    compile_id: CompileId | None
+    compile_id: shared.CompileId | None
     """The compile; None if torch doesn't say."""
     name: str
     compile_us: float | None = None
@@ -156,5 +156,5 @@ class LogEvidence(Fact):
     """In the order of the log."""
     triton_kernels: tuple[TritonKernel, ...] = ()
     """In the order of the log."""
-    executions: tuple[CompileId, ...] = ()
+    executions: tuple[shared.CompileId, ...] = ()
     """The compiles whose graphs ran, in order; empty if it wasn't recorded."""

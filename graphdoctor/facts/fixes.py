@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Literal
 
+from . import shared
 from .base import Fact
 from .counts import Counts
 from .run import Setting
-from .shared import File
 from .spec import Timing
 from .trials import Attacked, Comparison
 
@@ -245,7 +245,7 @@ class Treatment(Fact):
     """All edits of source and the settings that can be written, as one unified diff."""
     settings: tuple[str, ...] = ()
     """Lines of the settings."""
-    settings_file: File | None = None
+    settings_file: shared.File | None = None
     """The file in which the edits apply these settings; None if they must be written by hand."""
     is_written: bool = False
     """Whether the edits were written."""

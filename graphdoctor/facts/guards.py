@@ -5,23 +5,23 @@ Costs are measured in the steady call, after the user's own calls. ``None`` alwa
 
 from __future__ import annotations
 
+from . import shared
 from .base import Fact
-from .shared import CompileId, Expression, GuardKindName, ShapeText
 from .stack import StackEntry
 
 
 class GuardNode(Fact):
     """One guard: one line of torch's guard tree."""
 
-    kind: GuardKindName | None
+    kind: shared.GuardKindName | None
     """torch's name, such as ``TENSOR_MATCH``; None if the line has an unknown layout."""
-    source: Expression | None
+    source: shared.Expression | None
     """torch's source, such as ``L['self'].scale``; None for process-wide state."""
-    expression: Expression
+    expression: shared.Expression
     """The value in the user's words, such as ``self.scale`` or ``process-wide state``."""
-    expected: ShapeText | None
+    expected: shared.ShapeText | None
     """The value that it must have, such as ``f32[4, 4]`` or ``1.5``; None if unknown."""
-    path: Expression | None
+    path: shared.Expression | None
     """The argument or module that the value belongs to, such as ``x`` or ``self.layers[0]``; None for process-wide
     state."""
     is_module_internal: bool = False
@@ -40,7 +40,7 @@ class GuardNode(Fact):
 class SubtreeCost(Fact):
     """What one part of the guard tree costs."""
 
-    path: Expression
+    path: shared.Expression
     """The argument or module, such as ``x`` or ``self.layers[0]``; a module includes its submodules."""
     guard_count: int
     check_us: float | None
@@ -51,12 +51,12 @@ class SubtreeCost(Fact):
 class GuardSet(Fact):
     """The guards of one compile."""
 
-    compile_id: CompileId
+    compile_id: shared.CompileId
     """Such as ``0/1``."""
     guard_count: int
     """Guards in torch's tree. torch's own number, ``Compile.guard_count``, counts the guards that Dynamo asked for,
     each of which can become several checks or none."""
-    kinds: dict[GuardKindName, int]
+    kinds: dict[shared.GuardKindName, int]
     """Guards by kind, most frequent first."""
     nodes: tuple[GuardNode, ...]
     """All guards in torch's order."""

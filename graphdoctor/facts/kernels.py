@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from . import shared
 from .base import Fact
-from .shared import OperationName
 from .sums import whole_sum
 
 ProfilePhase = Literal["forward", "backward"]
@@ -89,7 +89,7 @@ MOST_KERNELS = 10
 class KernelTime(Fact):
     """All runs of one kernel in a call."""
 
-    name: OperationName
+    name: shared.OperationName
     """As torch's profiler names it, such as ``aten::addmm`` or ``triton_poi_fused_add_0``; without template
     arguments."""
     kind: KernelKind
@@ -98,9 +98,9 @@ class KernelTime(Fact):
     us: float
     """Microseconds of all its runs."""
     count: int
-    operations: tuple[OperationName, ...] = ()
+    operations: tuple[shared.OperationName, ...] = ()
     """Of a kernel on a GPU that Inductor didn't write: the operations that launched it, such as ``aten::addmm``."""
-    within: tuple[OperationName, ...] = ()
+    within: tuple[shared.OperationName, ...] = ()
     """The outermost operations that it is part of, such as ``aten::linear``; empty for Inductor's."""
     lines: tuple[CodeLine, ...] = ()
     """Where the program computes it in eager mode; empty if that is unknown, and for compiled code."""

@@ -10,19 +10,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
+from . import shared
 from .base import Fact
-from .shared import (
-    CompileId,
-    ConfigName,
-    EventName,
-    Expression,
-    Name,
-    Opcode,
-    OperationName,
-    ProcessName,
-    RecordKind,
-    ShapeText,
-)
 from .stack import Origin
 
 LoweredGraph = Literal["forward", "backward", "inference"]
@@ -53,15 +42,15 @@ class SourceText(Fact):
 class StageNode(Fact):
     """One node of a graph at one stage."""
 
-    name: Name
-    opcode: Opcode
+    name: shared.Name
+    opcode: shared.Opcode
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or ``output``."""
     target: str
     """What is called, as torch prints it without ``torch.ops.``, such as ``torch.relu`` or ``aten.mm.default``; for
     other opcodes, the name of the argument, attribute, method or module; empty for an output."""
-    inputs: tuple[Name, ...] = ()
+    inputs: tuple[shared.Name, ...] = ()
     """Names of its input nodes, in order, each once."""
-    value: ShapeText | None = None
+    value: shared.ShapeText | None = None
     """Its value, such as ``f32[4, 8]``."""
     file: str | None = None
     """Path of the innermost line outside torch that it comes from; None if torch names none."""
@@ -70,7 +59,7 @@ class StageNode(Fact):
     text: str | None = None
     """What computes it, as torch prints it without ``torch.ops.``, such as ``aten.mul.Tensor(addmm, 0.5)``; None for
     other opcodes than calls, and for a statement that isn't an expression."""
-    module: Expression | None = None
+    module: shared.Expression | None = None
     """The innermost module it was traced in, as guards spell it, such as ``self.blocks[0].lin``; None outside any
     module or if unknown, as at every stage but Dynamo's."""
 
@@ -78,7 +67,7 @@ class StageNode(Fact):
 class StageGraph(Fact):
     """One graph at one stage."""
 
-    compile_id: CompileId | None
+    compile_id: shared.CompileId | None
     stage: Stage
     graph_index: int | None = None
     """Of the graph that Dynamo captured, ``Graph.index``; None if unknown."""
@@ -153,9 +142,9 @@ class Phase(Fact):
     log which of them ended when.
     """
 
-    name: EventName
+    name: shared.EventName
     """torch's name, such as ``compile_fx_inner``."""
-    compile_id: CompileId | None
+    compile_id: shared.CompileId | None
     """The compile that it belongs to; None outside any compile."""
     call_index: int | None = None
     """The call in which it began; None outside the user's calls."""
@@ -165,7 +154,7 @@ class Phase(Fact):
     """Its duration; None if it never ended, or if the clock was set back meanwhile."""
     depth: int
     """How many phases of the same thread contain it."""
-    process: ProcessName | None = None
+    process: shared.ProcessName | None = None
     """The process that it ran in; None for the main process."""
     thread: int = 0
     """0 for the thread that compiles, where phases are nested; 1 and up for other threads, which are distinguished by
@@ -182,11 +171,11 @@ class Segment(Fact):
     """From the start of the call."""
     end_us: float
     """From the start of the call."""
-    compile_id: CompileId | None = None
+    compile_id: shared.CompileId | None = None
     """The compile, or the compile whose code ran; None for eager operations or if unknown."""
     graph_index: int | None = None
     """``Graph.index``, for a run of a graph."""
-    op_names: dict[OperationName, int] = field(default_factory=dict)
+    op_names: dict[shared.OperationName, int] = field(default_factory=dict)
     """For ``eager``: the outermost ``aten::`` operations, most frequent first, at most 12 names."""
     op_count: int | None = None
     """For ``eager``: how many operations there are."""
@@ -217,7 +206,7 @@ class Lane(Fact):
 class Artifact(Fact):
     """A record that a report doesn't show."""
 
-    kind: RecordKind
+    kind: shared.RecordKind
     """torch's name for it."""
     size_bytes: int
     file: str
@@ -227,7 +216,7 @@ class Artifact(Fact):
 class CompileArtifacts(Fact):
     """The records of one compile that a report doesn't show."""
 
-    compile_id: CompileId | None
+    compile_id: shared.CompileId | None
     """The compile; None for records that belong to none."""
     artifacts: tuple[Artifact, ...]
     """Those with a text, in the order of the log, at most 100."""
@@ -259,7 +248,7 @@ class Picture(Fact):
     """Records that a report doesn't show, of at most 100 compiles of each process, in the order of the log."""
     hidden_artifacts: int = 0
     """How many more compiles have such records."""
-    config: dict[ConfigName, str] | None = None
+    config: dict[shared.ConfigName, str] | None = None
     """torch config values that differ from their defaults after the calls, or at the end of a script, by dotted name,
     as Python prints them, shortened; None if unknown. A value that torch reads from an environment variable at import
     can count as a default."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from . import shared
 from .base import Document, Fact
 from .diagnosis import Finding
 from .fixes import Verdict
 from .recording import GraphInput
-from .shared import File
 
 TASK = (
     "Edit the functions below so that the finding goes away: what the program computes, prints and raises must stay "
@@ -19,7 +19,7 @@ TASK = (
 class SentFunction(Fact):
     """A function on the call path to a finding, as the program has it with all fixes that were verified before."""
 
-    file: File
+    file: shared.File
     """Path, relative to the working directory if it is below it."""
     name: str
     line: int

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Literal
 
+from . import shared
 from .base import Fact
-from .shared import CompileId, Expression, Place
 from .stack import StackEntry
 
 ChangeKind = Literal[
@@ -57,9 +57,9 @@ class GuardChange(Fact):
     """One guarded value that differs from the one that a cache entry was compiled for."""
 
     kind: ChangeKind
-    source: Expression | None = None
+    source: shared.Expression | None = None
     """torch's source, such as ``L['self'].scale``; None for process-wide state."""
-    expression: Expression
+    expression: shared.Expression
     """The value in the user's words, such as ``x.shape[0]``, ``self.scale`` or ``grad mode``."""
     old: str | None = None
     """The value that the cache entry was compiled for; None if unknown."""
@@ -67,9 +67,9 @@ class GuardChange(Fact):
     """The value in the last call of the function before this one; None if unknown."""
     new: str | None = None
     """The value in the call; None if unknown."""
-    old_place: Place | None = None
+    old_place: shared.Place | None = None
     """``file:line`` of the old object's code, for functions and classes."""
-    new_place: Place | None = None
+    new_place: shared.Place | None = None
     """``file:line`` of the new object's code."""
     is_parameter: bool = False
     """Whether the tensor is a ``torch.nn.Parameter``, whose sizes torch treats as static."""
@@ -97,10 +97,10 @@ def distinct_values(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
 class RecompileCause(Fact):
     """Why a frame with compiled code recompiled."""
 
-    nearest: CompileId | None
+    nearest: shared.CompileId | None
     """Compile id of the cache entry that was compared: of those that differ only in values that changed since the
     function's last call, the one that differs in the fewest; None if unknown."""
-    last_used: CompileId | None = None
+    last_used: shared.CompileId | None = None
     """Compile id of the cache entry that the function's last call used; None if unknown."""
     entry_count: int | None
     """Number of cache entries that the frame had; None if unknown."""

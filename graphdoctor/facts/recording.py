@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
+from . import shared
 from .base import Fact, values_of
 from .counts import Coverage
 from .ddp import DdpSplit
@@ -22,37 +23,6 @@ from .picture import Picture
 from .profiled import MeasuredMemory, Profiled
 from .recompiles import RecompileCause
 from .run import ProbeExit
-from .shared import (
-    BackendName,
-    Build,
-    CompileId,
-    ConfigName,
-    Described,
-    DeviceName,
-    DeviceText,
-    DtypeName,
-    ExceptionType,
-    Expression,
-    File,
-    GbType,
-    InputsFrom,
-    ModulePath,
-    Name,
-    Opcode,
-    OptionName,
-    OutcomeText,
-    PackageName,
-    Platform,
-    ProcessName,
-    RuleCode,
-    ShapeText,
-    SizeText,
-    SwitchText,
-    TorchId,
-    Traceback,
-    ValuesText,
-    Version,
-)
 from .stack import Origin, StackEntry
 from .trials import Replay, WhatIf
 from .variations import Variation
@@ -106,7 +76,7 @@ since its class is torch's own and that method does nothing."""
 class CaptureGap(Fact):
     """Something that this recording lacks."""
 
-    code: RuleCode
+    code: shared.RuleCode
     """A GD9 code, such as ``GD900``."""
     kind: GapKind | None = None
     """What is missing, for programs; None for what a recording of graphdoctor 0.1 reports itself."""
@@ -120,7 +90,7 @@ class CompileSwitch(Fact):
     kind: SwitchKind
     """What it is. ``environment``: a variable; ``config``: ``torch._dynamo.config.disable``; ``stance``:
     ``torch.compiler.set_stance``; ``replacement``: ``torch.compile`` isn't torch's own function."""
-    value: SwitchText
+    value: shared.SwitchText
     """The variable, the config value, the stance, or the name and place of what replaced torch.compile."""
     call_index: int | None = None
     """The first call that was made under it; None if it was found outside the calls."""
@@ -134,17 +104,17 @@ class CompileSwitch(Fact):
 class Environment(Fact):
     """The interpreter and the torch that the program ran with."""
 
-    python: Version | None = None
+    python: shared.Version | None = None
     """Python's version, such as ``3.11.7``."""
-    torch: Version | None = None
+    torch: shared.Version | None = None
     """torch's version with its build tag, such as ``2.13.0+cpu``."""
-    torch_build: Build | None = None
+    torch_build: shared.Build | None = None
     """What torch was built for, such as ``CUDA 12.8`` or ``CPU``."""
-    platform: Platform | None = None
+    platform: shared.Platform | None = None
     """Operating system and machine, such as ``Linux-6.1-x86_64``."""
     executable: str | None = None
     """Path of the interpreter."""
-    device_name: DeviceName | None = None
+    device_name: shared.DeviceName | None = None
     """Name of the first CUDA device; None if there is none."""
     threads: int | None = None
     """Threads that torch computes with on a CPU, as ``torch.get_num_threads()`` has them; None if unknown."""
@@ -155,7 +125,7 @@ class Environment(Fact):
     """Folders with installed packages."""
     own_packages: tuple[str, ...] = ()
     """Installed packages that count as the user's own code, by the name that they're imported under."""
-    packages: dict[PackageName, str] | None = None
+    packages: dict[shared.PackageName, str] | None = None
     """Versions of installed packages that matter to torch.compile, by name; a package without a version isn't
     installed. None if unknown."""
 
@@ -163,8 +133,8 @@ class Environment(Fact):
 class RepeatedBlocks(Fact):
     """Modules of one class that repeat in the target, such as the layers of a transformer."""
 
-    class_name: Name
-    paths: tuple[ModulePath, ...]
+    class_name: shared.Name
+    paths: tuple[shared.ModulePath, ...]
     """Where they are, such as ``layers.0``, in order; at least three."""
     kinds: int
     """How many of them differ from one another in their parameters or submodules."""
@@ -172,7 +142,7 @@ class RepeatedBlocks(Fact):
     """How each can be compiled. ``module``: by ``Module.compile()``; ``forward``: by replacing its ``forward``, since
     the class is torch's own and that method does nothing."""
 
-    container: ModulePath | None
+    container: shared.ModulePath | None
     """Path of the list that holds all of them and nothing else, such as ``layers``; empty if that is the target itself,
     None if there is none."""
 
@@ -190,7 +160,7 @@ class RepeatedBlocks(Fact):
 class BatchedTensor(Fact):
     """A tensor in the calls that has a batch dim, its first."""
 
-    expression: Expression
+    expression: shared.Expression
     """What a person would write for it, such as ``batch['mask']``."""
     path: str
     """Steps to it from the positional and the keyword arguments, as Python writes them."""
@@ -201,20 +171,20 @@ class TargetInfo(Fact):
 
     text: str | None = None
     """The target as given, such as ``model.py:Net``."""
-    name: Name | None = None
+    name: shared.Name | None = None
     """Its name in its module."""
     kind: Literal["module", "module class", "function", "factory", "script", "block"] | None = None
     """What the target is. ``script``: a whole program, run unchanged; ``block``: a part of a program, recorded in its
     own process."""
-    class_name: Name | None = None
+    class_name: shared.Name | None = None
     """Qualified name of the compiled object's class, or of the function."""
-    file: File | None = None
+    file: shared.File | None = None
     """Absolute path of its file."""
-    parameters: tuple[Name, ...] | None = None
+    parameters: tuple[shared.Name, ...] | None = None
     """Names of the parameters of the function that is called; None if Python doesn't know them."""
     args_from: int = 0
     """Which of these a decorator's ``*args`` begin with; -1 if ``self`` does, which isn't among them."""
-    inputs_from: InputsFrom | None = None
+    inputs_from: shared.InputsFrom | None = None
     """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
     inputs: tuple[str, ...] = ()
     """The arguments of ``--input``; empty where the program brings its own."""
@@ -222,15 +192,15 @@ class TargetInfo(Fact):
     """The packages that ``--own`` named."""
     python: str | None = None
     """The interpreter that ``--python`` named; None for graphdoctor's own."""
-    compile_arguments: dict[OptionName, object] = field(default_factory=dict)
+    compile_arguments: dict[shared.OptionName, object] = field(default_factory=dict)
     """The arguments of ``torch.compile``: backend, mode, dynamic, fullgraph, options."""
     blocks: tuple[RepeatedBlocks, ...] | None = None
     """The outermost modules that repeat in it, by class; None if unknown, and for anything but a module."""
     is_regional: bool = False
     """Each of these was compiled by itself, and nothing else."""
-    config: dict[ConfigName, object] = field(default_factory=dict)
+    config: dict[shared.ConfigName, object] = field(default_factory=dict)
     """torch config values that were set for the run, by dotted name."""
-    call_options: dict[OptionName, object] = field(default_factory=dict)
+    call_options: dict[shared.OptionName, object] = field(default_factory=dict)
     """How the calls were made: calls, backward, train, no_grad, seed, device, dtype, batch."""
     batched: tuple[BatchedTensor, ...] = ()
     """The tensors that have the batch size of ``call_options``; empty if none was asked for."""
@@ -258,13 +228,13 @@ class TargetInfo(Fact):
 class CallError(Fact):
     """An exception that ended a call."""
 
-    type: ExceptionType
+    type: shared.ExceptionType
     """Qualified type name, such as ``torch._dynamo.exc.Unsupported``."""
     message: str
     """The exception's text, cut at 20,000 characters."""
-    traceback: Traceback
+    traceback: shared.Traceback
     """As Python prints it, without graphdoctor's own lines."""
-    eager: OutcomeText | None = None
+    eager: shared.OutcomeText | None = None
     """What the same call did without torch.compile: ``ok`` or the type of the exception; None if not tried."""
     eager_message: str | None = None
     """The text of that exception."""
@@ -281,11 +251,11 @@ class CompileCall(Fact):
     """1-based."""
     function: str
     """Name of the code object that the line is in."""
-    compiled: Name
+    compiled: shared.Name
     """What was compiled: the qualified name of a class or function."""
     arguments: dict[str, str] = field(default_factory=dict)
     """The arguments that differ from torch.compile's defaults, with shortened values."""
-    process: ProcessName | None = None
+    process: shared.ProcessName | None = None
     """The process that made the call, such as ``p2``; None for the main one."""
 
 
@@ -294,7 +264,7 @@ class Call(Fact):
 
     index: int
     """1-based, in the order of the calls."""
-    inputs: ValuesText | None = None
+    inputs: shared.ValuesText | None = None
     """A summary of the arguments, such as ``f32[8, 128], flag=True``."""
     outcome: Literal["ok", "error", "unfinished"] = "unfinished"
     """``unfinished``: the process ended during the call."""
@@ -309,9 +279,9 @@ class Call(Fact):
 class BreakReason(Fact):
     """One of the chained messages of a graph-break record."""
 
-    gb_type: GbType
+    gb_type: shared.GbType
     """torch's general name for the break, such as ``Data-dependent branching``."""
-    torch_id: TorchId | None = None
+    torch_id: shared.TorchId | None = None
     """Its registry id, such as ``GB0170``; None if torch printed no link."""
     explanation: str | None = None
     """torch's explanation, with newlines as printed."""
@@ -384,7 +354,7 @@ RecompileLimit = Literal["recompile_limit", "accumulated_recompile_limit"]
 class FailedCompile(Fact):
     """Why a compile ended without code."""
 
-    type: ExceptionType
+    type: shared.ExceptionType
     """Exception type, such as ``Unsupported`` or ``BackendCompilerFailed``."""
     message: str
     """torch's message without Python's traceback, cut at 20,000 characters."""
@@ -405,12 +375,12 @@ the frame. ``failed``: an exception reached the caller. ``limit``: not tried, be
 class Compile(Fact):
     """One compile of one frame."""
 
-    compile_id: CompileId
+    compile_id: shared.CompileId
     """Frame id and frame compile id, such as ``0/1``. A compile of another process has a prefix, as in ``p2:0/1`` or
     ``rank1:0/1``. So does one after ``torch._dynamo.reset()``, which counts from 0 again, as in ``reset1:0/1``."""
     frame_id: int
     """torch's id of the frame; graphdoctor's own number if the compile id has a prefix."""
-    process: ProcessName | None = None
+    process: shared.ProcessName | None = None
     """The process that compiled it, such as ``p2`` or ``rank1``; None for the main process."""
     compiled_autograd_id: int | None = None
     """torch's number of the backward pass that compiled autograd captured, for its compile; None for all others."""
@@ -423,7 +393,7 @@ class Compile(Fact):
     """The first failed guard of each cache entry in torch's words, newest entry first."""
     attempts: int = 1
     """How often torch started the analysis."""
-    restart_reasons: tuple[GbType, ...] = ()
+    restart_reasons: tuple[shared.GbType, ...] = ()
     """Why torch restarted the analysis."""
     op_count: int | None = None
     """Operations in its graph, as torch counts them; None if there is no graph."""
@@ -455,7 +425,7 @@ class Frame(Fact):
 
     frame_id: int
     """torch's id; graphdoctor's own number for a frame of another process or after ``torch._dynamo.reset()``."""
-    process: ProcessName | None = None
+    process: shared.ProcessName | None = None
     """The process that it ran in, such as ``p2`` or ``rank1``; None for the main process."""
     function: str
     """Name of the user's function, also for a resume function."""
@@ -509,16 +479,16 @@ class Frame(Fact):
 class GraphInput(Fact):
     """One input of a graph."""
 
-    name: Name
-    source: Expression | None = None
+    name: shared.Name
+    source: shared.Expression | None = None
     """Dynamo's source for it, such as ``L['x']``."""
     kind: Literal["tensor", "symbol", "other"]
     """``symbol``: a dynamic size or number."""
-    dtype: DtypeName | None = None
+    dtype: shared.DtypeName | None = None
     """torch's short name of the dtype, such as ``f32``."""
-    shape: tuple[int | SizeText, ...] | None = None
+    shape: tuple[int | shared.SizeText, ...] | None = None
     """Sizes; a dynamic dim is its symbol, such as ``s0``."""
-    device: DeviceText | None = None
+    device: shared.DeviceText | None = None
     """Such as ``cpu`` or ``cuda:0``."""
     is_parameter: bool | None = None
     """Whether it is a parameter or buffer of a module; None if unknown."""
@@ -527,8 +497,8 @@ class GraphInput(Fact):
 class GraphNode(Fact):
     """One node of a graph."""
 
-    name: Name
-    opcode: Opcode
+    name: shared.Name
+    opcode: shared.Opcode
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or ``output``."""
     target: str
     """What is called, as torch prints it."""
@@ -536,15 +506,15 @@ class GraphNode(Fact):
     """Positional arguments, cut at 500 characters."""
     kwargs: str
     """Keyword arguments, cut at 500 characters."""
-    value: ShapeText | None = None
+    value: shared.ShapeText | None = None
     """Its value, such as ``f32[2, 4]``."""
-    inputs: tuple[Name, ...] | None = None
+    inputs: tuple[shared.Name, ...] | None = None
     """Names of its input nodes, in order, each once; None if unknown."""
     file: str | None = None
     """Path of the innermost line of user or package code that it comes from; None if there is none."""
     line: int | None = None
     """1-based."""
-    module: Expression | None = None
+    module: shared.Expression | None = None
     """torch's path of the innermost module it was traced in, such as ``L['self'].blocks.0.lin``; None outside any
     module or if unknown."""
 
@@ -552,10 +522,10 @@ class GraphNode(Fact):
 class Graph(Fact):
     """One graph that was handed to the backend."""
 
-    compile_id: CompileId
+    compile_id: shared.CompileId
     index: int
     """Position in the order in which graphs reached the backend, from 0."""
-    function: Described = "?"
+    function: shared.Described = "?"
     """``Frame.described`` of the function it was captured from; ``?`` if unknown."""
     resumes_at: int | None = None
     """For the graph of a resume function, the line that it continues from."""
@@ -571,7 +541,7 @@ class Graph(Fact):
     code: str | None = None
     dtensors: dict[str, str] = field(default_factory=dict)
     """Placements of the inputs that are DTensors, as torch prints them, such as ``S(0)``, by the input's name."""
-    backend: BackendName | None = None
+    backend: shared.BackendName | None = None
     """The backend's name."""
     backend_s: float | None = None
     """Seconds the backend took."""

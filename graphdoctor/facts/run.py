@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
+from . import shared
 from .base import Fact
 from .hints import HintCode, HintValue
-from .shared import ExceptionType, HintName, PhaseText, Traceback
 
 Phase = Literal[
     "importing torch",
@@ -94,7 +94,7 @@ class ProbeExit(Fact):
 
     status: int | None
     """Exit status; negative for a signal; None when unknown."""
-    phase: PhaseText | None = None
+    phase: shared.PhaseText | None = None
     """What it was doing last, such as ``call 2``."""
     reason: Literal["finished", "error", "exited", "timeout", "killed", "interrupted", "running", "lost"] | None = None
     """``error``: the target failed; ``exited``: the program ended the process itself; ``running``: it hasn't ended;
@@ -109,11 +109,11 @@ class ProbeExit(Fact):
     """What to do next, with options named as on the command line."""
     hint_code: HintCode | None = None
     """What ``message`` and ``hint`` say, for another surface to word; None where they are the same on every surface."""
-    hint_values: dict[HintName, HintValue] = field(default_factory=dict)
+    hint_values: dict[shared.HintName, HintValue] = field(default_factory=dict)
     """Values that belong to ``hint_code``, such as the device that can't be used."""
-    error_type: ExceptionType | None = None
+    error_type: shared.ExceptionType | None = None
     """Type of the exception that ended the run, such as ``ValueError``; None if none did, and in recordings of 0.1."""
-    traceback: Traceback | None = None
+    traceback: shared.Traceback | None = None
     """The program's own traceback, when it failed outside a call."""
     duration_s: float | None = None
     """Seconds from the start of the process to its end; None for a script and for a log of others."""

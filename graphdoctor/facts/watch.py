@@ -6,9 +6,9 @@ from collections import Counter
 from statistics import median
 from typing import Literal
 
+from . import shared
 from .base import Fact
 from .counts import Coverage
-from .shared import Name, ProcessName
 from .sums import whole_sum
 
 WatchOutcome = Literal["steady", "compiled", "raised", "profiled"]
@@ -35,13 +35,13 @@ call was watched. ``ended``: the process ended without saying.
 class WatchedFunction(Fact):
     """A function that a script compiled and called, in one process."""
 
-    compiled: Name
+    compiled: shared.Name
     """What was compiled: the qualified name of a class or function."""
     file: str | None = None
     """The file that called torch.compile; None if unknown."""
     line: int | None = None
     """1-based."""
-    process: ProcessName | None = None
+    process: shared.ProcessName | None = None
     """The process, such as ``p2`` or ``rank1``; None for the main one."""
     calls: int | None
     """How often it was called; None if the process ended without saying, as a killed one does."""
