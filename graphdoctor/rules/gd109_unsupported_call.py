@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from graphdoctor.rules.toolkit import OWN_FUNCTION, BreakRule, BreakSite, Fixes, call_before, code_fix, shortened
@@ -71,7 +72,7 @@ class UnsupportedCall(BreakRule):
             return f"`{site.shown}` needs text with {what} in an f-string"
         if _is_text(site):
             return f"`{site.named}` turns a tensor's values into text, so torch can't put it in a graph"
-        return f"torch doesn't support the call `{site.named}`"
+        return f"torch doesn't support {'' if isinstance(site.node, ast.Attribute) else 'the call '}`{site.named}`"
 
     def suggested(self, site: BreakSite) -> Fixes:
         if _is_text(site) or _needs_text(site):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import BreakRule, BreakSite, setting
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, code_fix, setting
 
 
 class RecurrentModule(BreakRule):
@@ -62,6 +62,23 @@ class RecurrentModule(BreakRule):
         ),
     )
 
+    def matches(self, site: BreakSite) -> bool:
+        return super().matches(site) or _is_packed(site)
+
     def message(self, site: BreakSite) -> str:
+        if _is_packed(site):
+            return f"`{site.named}` is given a packed sequence, whose sizes torch reads from a tensor into Python"
         name = site.in_context(r"^(\w+)\(") or site.called or site.text
         return f"`{name}` is a recurrent module, which torch doesn't trace by default"
+
+    def suggested(self, site: BreakSite) -> Fixes:
+        if not _is_packed(site):
+            return super().suggested(site)
+        padded = f"Give `{site.named}` a padded tensor, and mask what it computes of the padding"
+        return (code_fix(padded), code_fix(f"Call `{site.named}` outside the compiled function"))
+
+
+def _is_packed(site: BreakSite) -> bool:
+    """Whether torch stopped in a module that it traces, at the sizes of a packed sequence."""
+    is_read = site.cause.torch_id == "GB0033" or site.records[0].topic == "symbolic_number"
+    return is_read and site.is_inside("/torch/nn/modules/rnn.py")

@@ -176,12 +176,19 @@ def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fi
 
 
 def call_before(site: BreakSite, name: str) -> Fix:
-    """A call that the caller makes, unless it needs what the function computes."""
+    """A call, or a read of an attribute, that the caller makes, unless it needs what the function computes."""
     tree = site.node
+    match site.statement_node:
+        # To set an item is a call, too.
+        case ast.Assign(targets=[set_, *_]) | ast.AugAssign(target=set_) | ast.Delete(targets=[set_, *_]) if (
+            site.called is None and isinstance(set_, ast.Attribute | ast.Subscript)
+        ):
+            return code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
     given = [*tree.args, *(each.value for each in tree.keywords)] if isinstance(tree, ast.Call) else []
     is_known = all(isinstance(each, ast.Constant) for each in given)
     known = "" if is_known else ", if its arguments are known there"
-    return code_fix(f"Call `{name}` before the compiled function and pass its result in{known}")
+    verb = "Read" if isinstance(tree, ast.Attribute) else "Call"
+    return code_fix(f"{verb} `{name}` before the compiled function and pass its result in{known}")
 
 
 WITHIN_CALL = code_fix("Fix the graph breaks first: the value changes within one call, as a loop's counter does")
