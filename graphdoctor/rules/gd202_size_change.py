@@ -7,6 +7,7 @@ import re
 from graphdoctor.facts.expressions import expression, size_dim
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.rules.toolkit import (
+    WITHIN_CALL,
     Fixes,
     RecompileGroup,
     RecompileRule,
@@ -72,7 +73,8 @@ class SizeChange(RecompileRule):
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         if group.first.kind == "rank":
-            return (call_fix("Give the tensor the same number of dims in each call"),)
+            same = call_fix("Give the tensor the same number of dims in each call")
+            return (WITHIN_CALL if group.is_within_call else same,)
         if group.first.kind == "dynamic_marking":
             return (call_fix("Mark the same dims in each call, from the first on"),)
         return tuple(_of_sizes(group))

@@ -73,6 +73,7 @@ class ModeFlip(RecompileRule):
     """
 
     kinds = tuple(_HOW)
+    is_about_calls = True
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         both, same = _HOW[group.first.kind]

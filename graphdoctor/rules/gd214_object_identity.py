@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 
-from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, code_fix, quoted, without_middle
+from graphdoctor.rules.toolkit import (
+    WITHIN_CALL,
+    Fixes,
+    RecompileGroup,
+    RecompileRule,
+    code_fix,
+    quoted,
+    without_middle,
+)
 
 _NAMED = re.compile(r"`?[\w.]+`? `?[\w.]+`?")
 """Two objects with names of their own, such as functions and members of an enumeration."""
@@ -61,6 +69,8 @@ class ObjectIdentity(RecompileRule):
         where = f" ({_base_name(change.new_place)})" if change.new_place else ""
         title = f"Create {quoted(change.expression)} once, outside the loop that makes the calls{where}"
         if change.old != change.new and _NAMED.fullmatch(f"{change.old} {change.new}"):
+            if group.is_within_call:
+                return (WITHIN_CALL,)
             title = f"Call it once with each value of {quoted(change.expression)} during warm-up"
         elif change.kind == "backend":
             title = "Pass the same backend callable to each torch.compile"

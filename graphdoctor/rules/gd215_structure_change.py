@@ -53,6 +53,7 @@ class StructureChange(RecompileRule):
     """
 
     kinds = tuple(_TITLES)
+    is_about_calls = True
 
     def because(self, group: RecompileGroup) -> str:
         change = group.first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import WITHIN_CALL, Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, quoted
+from graphdoctor.rules.toolkit import Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, quoted
 
 
 class ConstantArgument(RecompileRule):
@@ -44,10 +44,9 @@ class ConstantArgument(RecompileRule):
     """
 
     kinds = ("flag", "text", "none", "value")
+    is_about_calls = True
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        if group.is_within_call:
-            return (WITHIN_CALL,)
         name = quoted(group.first.expression)
         return (
             call_fix(f"Call it once with each value of {name} during warm-up", is_safe=True),

@@ -87,7 +87,7 @@ def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> I
 
 
 def _recompile_match(rule: RecompileRule, group: RecompileGroup) -> RuleMatch:
-    fixes = tuple(rule.fixes(group))
+    fixes = (WITHIN_CALL,) if group.is_within_call and rule.is_about_calls else tuple(rule.fixes(group))
     reasons = (reason for event in group.events for reason in event.compiles[0].recompile_reasons[:1])
     return RuleMatch(
         entry=_guarding_line(group),

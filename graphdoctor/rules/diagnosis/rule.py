@@ -487,6 +487,8 @@ class RecompileRule(Rule):
 
     kinds: ClassVar[tuple[ChangeKind, ...]] = ()
     """Kinds of changes that always belong to this rule."""
+    is_about_calls: ClassVar[bool] = False
+    """Whether its suggestions are for what changes from call to call: none of them helps within one."""
 
     def matches(self, change: GuardChange) -> bool:
         """Whether a change belongs to this rule."""

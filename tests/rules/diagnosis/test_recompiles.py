@@ -78,15 +78,28 @@ def test_two_values_guarded_on_at_one_line_keep_their_fingerprints_when_one_goes
     assert "mask.shape[0]" in told[left.fingerprint]
 
 
-def test_what_changes_within_one_call_is_not_to_stay_the_same_from_call_to_call() -> None:
-    counters = change("number", "i", source="L['i']"), change("value", "it", source="L['it']")
-    for one in counters:
-        titles = [
-            [fix.title for fix in diagnosed(facts_of(recompiled("0/1", one, call=call))).findings[0].fixes]
-            for call in (1, 2, None)
-        ]
-        assert titles[0] == [WITHIN_CALL.title]
-        assert titles[1] == titles[2] != titles[0]
+WITHIN = {
+    "number": change("number", "i", source="L['i']"),
+    "value": change("value", "it", source="L['it']"),
+    "text": change("text", "pattern", "'i -> 1 i'", "'b i -> i b'", source="L['pattern']"),
+    "dims": change("rank", "x.ndim", "3", "1", source="L['x']"),
+    "dtype": change("dtype", "x.dtype", "f32", "i64", source="L['x']"),
+    "gradient": change("requires_grad", "y.requires_grad", "False", "True", source="L['y']"),
+    "length": change("length", "len(sizes)", "2", "0", source="L['sizes']"),
+    "type": change("type", "n", "2", "i64[]", source="L['n']"),
+    "member": change("identity", "mode", "Mode.FIRST", "Mode.SECOND", source="L['mode']"),
+}  # fmt: skip
+
+
+@for_each("name", WITHIN)
+def test_what_changes_within_one_call_is_not_to_stay_the_same_from_call_to_call(name: str) -> None:
+    """A warm-up doesn't help either: the first call already has all of the values."""
+    titles = [
+        [fix.title for fix in diagnosed(facts_of(recompiled("0/1", WITHIN[name], call=call))).findings[0].fixes]
+        for call in (1, 2, None)
+    ]
+    assert titles[0] == [WITHIN_CALL.title]
+    assert titles[1] == titles[2] != titles[0]
 
 
 def test_a_value_named_by_the_break_that_it_was_carried_over_keeps_its_fingerprint_when_lines_move() -> None:
