@@ -9,7 +9,17 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
 
-from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, code_fix, rewritten, shortened, spliced
+from graphdoctor.rules.toolkit import (
+    OUTSIDE,
+    BreakRule,
+    BreakSite,
+    Fixes,
+    call_fix,
+    code_fix,
+    rewritten,
+    shortened,
+    spliced,
+)
 
 _PYTHON_CALLS = frozenset({"all", "any", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"})
 """Calls that answer without a tensor, so that they may protect what comes after them from being computed."""
@@ -111,7 +121,7 @@ class DataDependentBranch(BreakRule):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if not site.is_own_code:
-            yield call_fix("Call this part of the package outside the compiled function")
+            yield OUTSIDE
             return
         branch = _branch(site)
         condition = _condition(site, branch)

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 from graphdoctor.facts.stack import innermost
-from graphdoctor.rules.toolkit import KEEP_OUT, Matches, RecordingRule, RecordingView, RuleMatch, call_fix, code_fix
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, call_fix, code_fix, keep_out
 
 _REPORT = call_fix(
     "Report it to PyTorch with what graphdoctor bundle writes", "PyTorch troubleshooting guide", is_safe=True
 )
-_ON_DATA = (code_fix("Tell torch first what holds of the number, with `torch._check`"), KEEP_OUT)
+_ON_DATA = code_fix("Tell torch first what holds of the number, with `torch._check`")
 _OTHERS = frozenset(
     {
         *("Unsupported", "UserError", "TorchRuntimeError", "BackendCompilerFailed", "InvalidBackend", "SkipFrame"),
@@ -88,16 +88,18 @@ class CompilerError(RecordingRule, severity="error"):
             # Dynamo asks the program's values for their length, class, … while it traces and writes guards.
             raised = next((_raised_in(error.traceback) for error in calls if error is not None), None)
             name, place = raised or ("", "")
+            on_data = failure.type == "GuardOnDataDependentSymNode"
             own = [code_fix(f"Have `{name}` raise nothing: torch calls it while it compiles")] if raised else []
-            keep_out = [KEEP_OUT] if failure.stack else []
+            entry = innermost(failure.stack) or (frame.entry if frame is not None else compile_.stack[-1])
+            kept_out = [keep_out(entry)] if failure.stack else []
             yield RuleMatch(
-                entry=innermost(failure.stack) or (frame.entry if frame is not None else compile_.stack[-1]),
+                entry=entry,
                 message=f"torch.compile itself failed here with {failure.type}: {first}".rstrip(": ")
                 + (f"; `{name}` raised it ({place})" if raised else ""),
                 of=(compile_,),
                 torch_reason=failure.message or None,
                 user_stack=failure.stack,
-                fixes=_ON_DATA if failure.type == "GuardOnDataDependentSymNode" else (*own, *keep_out, _REPORT),
+                fixes=(_ON_DATA, *kept_out) if on_data else (*own, *kept_out, _REPORT),
             )
 
 

@@ -6,7 +6,7 @@ import re
 
 from graphdoctor.facts.recording import Call, CallError, Compile, FailedCompile, TargetInfo
 from graphdoctor.facts.stack import StackEntry, innermost
-from graphdoctor.rules.toolkit import KEEP_OUT, Matches, RecordingRule, RecordingView, RuleMatch, code_fix
+from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix, keep_out
 
 _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
 _RAISED = "TorchRuntimeError"
@@ -91,16 +91,17 @@ def _match(call: Call, error: CallError, failed: Compile | None, target: TargetI
     # What was raised stands at the end of torch's explanation.
     if chain and (found := _GOT.search(chain[0].explanation or "")):
         first = f"{found['type']}: {found['words'].rstrip('.')}"
+    # The innermost line of the code being traced, or of the program's traceback.
+    entry = innermost(stack) or _raising_line(error)
     return RuleMatch(
-        # The innermost line of the code being traced, or of the program's traceback.
-        entry=innermost(stack) or _raising_line(error),
+        entry=entry,
         message=f"call {call.index} raised {kind}: {first}{_in_eager(error)}",
         count=1,
         of=(failed,) if failed else (),
         torch_reason=None if chain else error.message,
         reasons=chain,
         user_stack=stack,
-        fixes=(KEEP_OUT if error.eager == "ok" else code_fix(_advice(error, target)),),
+        fixes=(keep_out(entry) if error.eager == "ok" else code_fix(_advice(error, target)),),
     )
 
 

@@ -38,7 +38,7 @@ from graphdoctor.rules.diagnosis.rule import (
 from graphdoctor.rules.diagnosis.suggestions import (
     BEFORE_SHARDING as BEFORE_SHARDING,
     INSIDE_DDP as INSIDE_DDP,
-    KEEP_OUT as KEEP_OUT,
+    OUTSIDE as OUTSIDE,
     OWN_FUNCTION as OWN_FUNCTION,
     REGIONAL as REGIONAL,
     SORT_IN_GRAPH as SORT_IN_GRAPH,
@@ -53,6 +53,7 @@ from graphdoctor.rules.diagnosis.suggestions import (
     from_setting as from_setting,
     guard_filter as guard_filter,
     guard_while_compiling as guard_while_compiling,
+    keep_out as keep_out,
     max_autotune as max_autotune,
     rewritten as rewritten,
     setting as setting,

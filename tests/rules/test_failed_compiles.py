@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.facts.recording import BreakReason, Call, CallError, FailedCompile
+from graphdoctor.facts.stack import StackEntry
 from tests.conftest import run_command
 from tests.each import for_each
 from tests.factories import compiled, entry, frame, recording
@@ -98,6 +99,18 @@ def test_an_error_inside_dynamo_can_be_of_any_class(kind: str, is_internal: bool
     failure = FailedCompile(type=kind, message="words", chain=(), stack=(entry(12),))
     known = recording(compiles=(compiled().replace(outcome="failed", failure=failure),), frames=(frame(),))
     assert [found.location.line for found in findings(known, "GD502")] == [12] * is_internal
+
+
+def test_nothing_of_a_package_is_to_be_put_under_disable() -> None:
+    def advised(place: StackEntry) -> list[str]:
+        failure = FailedCompile(type="AttributeError", message="words", chain=(), stack=(place,))
+        known = recording(compiles=(compiled().replace(outcome="failed", failure=failure),), frames=(frame(),))
+        return [fix.title for fix in findings(known, "GD502")[0].fixes]
+
+    report = "Report it to PyTorch with what graphdoctor bundle writes"
+    packaged = entry(12, file="/lib/site-packages/lib/ops.py", origin="third_party", package="lib")
+    assert advised(packaged) == ["Call this part of the package outside the compiled function", report]
+    assert advised(entry(12))[0].startswith("Keep the line out of the compiled function")
 
 
 LENGTH = """

@@ -20,6 +20,7 @@ from graphdoctor.facts.fixes import FixKind, SnippetPlace
 from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recording import Recording, SourceContext
 from graphdoctor.facts.run import Setting
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.diagnosis.rule import BreakSite, shortened
 
 _BUILTINS = frozenset(dir(builtins))
@@ -198,11 +199,19 @@ OWN_FUNCTION = code_fix(
     is_safe=True,
 )
 """The official way to live with a break."""
-KEEP_OUT = code_fix(
+OUTSIDE = call_fix("Call this part of the package outside the compiled function")
+_KEEP_OUT = code_fix(
     "Keep the line out of the compiled function, in a function under `torch.compiler.disable`, whose call breaks the "
     "graph",
     "torch/_dynamo/convert_frame.py, 2.13",
 )
+
+
+def keep_out(entry: StackEntry) -> Fix:
+    """What keeps a line out of what is compiled; a package's lines aren't for its user to edit."""
+    return OUTSIDE if entry.origin == "third_party" else _KEEP_OUT
+
+
 SORT_IN_GRAPH = code_fix(
     "Sort in the graph: `torch.stack` the keys, then `sort`, or `argsort` or `argmax` with `torch.index_select`",
     "torch's hint for GB0207",
