@@ -97,8 +97,7 @@ def test_the_cause_is_told_and_the_program_prints_the_same(run_cli: RunCli, tmp_
     (tmp_path / "program.py").write_text(HEAD + eager)
     expected = run_script(tmp_path / "program.py", cwd=tmp_path, env=clean_environment()).stdout
     (tmp_path / "program.py").write_text(HEAD + code)
-    process = run_cli("run", "-q", "--report", "out.json", "program.py", timeout=300, status=0)
-    assert process.stdout == expected
+    assert run_cli("run", "-q", "--report", "out.json", "program.py", timeout=300, status=0).stdout == expected
     document: dict[str, Any] = json.loads((tmp_path / "out.json").read_text())
     assert document["recompiles"]
     said = [change["expression"] for report in document["recompiles"] for change in report["cause"]]

@@ -90,8 +90,7 @@ def test_select_compares_less_and_says_so(store, run_here):
 
 
 def test_the_last_recording_is_not_compared_with_itself(store, run_here):
-    process = run_here("diff", "20261121-042902-000000-item", status=2)
-    assert "is itself the last recording" in process.stderr
+    assert "is itself the last recording" in run_here("diff", "20261121-042902-000000-item", status=2).stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -99,5 +98,4 @@ def test_an_unreadable_file_is_refused_by_name(store, run_here):
     path = store / "locked.json"
     path.write_text("{}")
     path.chmod(0)
-    process = run_here("diff", path, status=2)
-    assert "locked.json cannot be read: Permission denied" in process.stderr
+    assert "locked.json cannot be read: Permission denied" in run_here("diff", path, status=2).stderr

@@ -102,8 +102,7 @@ def store(tmp_path: Path) -> Path:
     (folder / "survey.json").write_text(json.dumps(described))
     with (folder / "rows.jsonl").open("w") as stream:
         for one in made.rows:
-            line = {"row": plain(one), "plan": "p", "files": {}, "limits": []}
-            stream.write(json.dumps(line) + "\n")
+            stream.write(json.dumps({"row": plain(one), "plan": "p", "files": {}, "limits": []}) + "\n")
     return folder
 
 

@@ -108,8 +108,7 @@ def test_a_rank_that_a_worker_could_not_read_is_named(monkeypatch: pytest.Monkey
             for index, found in super().run(work, pieces, ahead=ahead):
                 yield index, Failure("ended", "its process ended twice") if index == 1 else found
 
-    report = job_report(job, ranks_at(job), LosesOne(1))
-    (gap,) = [gap for gap in report.gaps if gap.kind == "rank_unread"]
+    (gap,) = [gap for gap in job_report(job, ranks_at(job), LosesOne(1)).gaps if gap.kind == "rank_unread"]
     assert (gap.code, gap.message) == ("GD907", "Rank 1 couldn't be read, so it is left out: its process ended twice.")
 
 

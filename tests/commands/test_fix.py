@@ -164,13 +164,11 @@ def example_inputs():
 
 def test_torch_traces_the_backward_pass_of_a_training_step(tmp_path):
     (tmp_path / "model.py").write_text(TRAINING)
-    document = tried(tmp_path, "model.py", "--unsafe-fixes", "--apply", "--force")
-    treatment = document["recording"]["treatment"]
+    treatment = tried(tmp_path, "model.py", "--unsafe-fixes", "--apply", "--force")["recording"]["treatment"]
     assert [fix["title"] for fix in treatment["tried"] if fix["is_applied"]] == [
         "Let torch trace the backward pass, and detach `loss` after it"
     ]
-    written = (tmp_path / "model.py").read_text()
-    assert "        loss.backward()\n        loss = loss.detach()\n" in written
+    assert "        loss.backward()\n        loss = loss.detach()\n" in (tmp_path / "model.py").read_text()
     # Plain torch agrees: two lines break, the backward pass isn't one of them.
     found = ask_torch([tmp_path / "model.py"])[tmp_path / "model.py"]
     assert (len(found["sites"]), found["error"]) == (2, None)
@@ -181,8 +179,7 @@ def test_apply_writes_once_and_keeps_the_file_as_it_was_otherwise(tmp_path):
     text = "# -*- coding: latin-1 -*-\n" + SPEAKING.replace("hidden", "café").replace("    ", "\t")
     path.write_bytes(text.replace("\n", "\r\n").encode("latin-1"))
     path.chmod(0o640)
-    done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path, status=0)
-    assert f"Wrote {path}" in done.stderr
+    assert f"Wrote {path}" in run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path, status=0).stderr
     guard = "\t\tif not torch.compiler.is_compiling():\n\t"
     wanted = text.replace('\t\tprint("café"', f'{guard}\t\tprint("café"')
     assert path.read_bytes() == wanted.replace("\n", "\r\n").encode("latin-1")
@@ -350,8 +347,7 @@ def test_code_without_a_source_file_is_never_edited(tmp_path, name):
 
 def test_times_are_taken_in_turns_under_the_backend_that_decides(tmp_path):
     (tmp_path / "model.py").write_text(SPEAKING)
-    done = run_command("explain", "model.py", "--try", "--format", "json", cwd=tmp_path)
-    document = json.loads(done.stdout)
+    document = json.loads(run_command("explain", "model.py", "--try", "--format", "json", cwd=tmp_path).stdout)
     treatment = document["recording"]["treatment"]
     assert [times["backend"] for times in treatment["times"]] == ["inductor"]
     for times in treatment["times"]:
@@ -418,8 +414,7 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (folder / "unread.txt").write_text("1")
     (folder / "model.py").write_text(READING)
     time.sleep(0.05)
-    done = run_command("fix", "model.py", *QUICK, cwd=folder, status=0)
-    return folder, done.stderr
+    return folder, run_command("fix", "model.py", *QUICK, cwd=folder, status=0).stderr
 
 
 def test_verdicts_are_printed_as_they_come_and_nothing_else(verified):

@@ -174,8 +174,7 @@ def test_a_failing_target_still_shows_its_guards(tmp_path: Path, run_cli: RunCli
         "import torch\ndef f(x, n):\n    y = x + n\n    print(y)\n    raise ValueError('no')\n"
         "def build():\n    return f\ndef example_inputs():\n    return (torch.ones(2), 3)\n"
     )
-    process = run_cli("guards", "f.py", "--format", "json", status=2)
-    document = json.loads(process.stdout)
+    document = json.loads(run_cli("guards", "f.py", "--format", "json", status=2).stdout)
     assert document["recording"]["is_partial"]
     assert any(
         node["expression"] == "n" for found in document["recording"]["guards"]["sets"] for node in found["nodes"]

@@ -45,8 +45,7 @@ INPUTS = "def example_inputs():\n    return (torch.ones(2),)\n"
 )
 def test_only_what_needs_nothing_more_is_ready(tmp_path, text, why):
     (tmp_path / "model.py").write_text(text)
-    found = discover(tmp_path, limit=10)
-    assert [candidate.why for candidate in found.ready] == ([] if why is None else [why])
+    assert [candidate.why for candidate in discover(tmp_path, limit=10).ready] == ([] if why is None else [why])
 
 
 def test_a_file_that_only_compiles_is_told_apart_and_environments_are_passed_over(tmp_path):
@@ -68,8 +67,7 @@ def test_there_are_no_more_than_asked_for(tmp_path):
 
 def test_the_sample_models_are_ready():
     """All of them are run by other tests as they are, by the same names."""
-    found = discover(REPOSITORY / "sample_models", limit=100)
-    assert len(found.ready) >= 20
+    assert len(discover(REPOSITORY / "sample_models", limit=100).ready) >= 20
 
 
 @pytest.mark.parametrize("before", ["", "[project]\nname = 'x'\n", "[tool.ruff]\r\nline-length = 100", "# ünï\n"])
@@ -78,8 +76,7 @@ def test_the_section_is_added_and_the_rest_stays(tmp_path, run_here, before):
     path.write_bytes(before.encode())
     for name in ('a "b".py', "model.py"):
         (tmp_path / name).write_text(CLEAN_TARGET)
-    found = run_here("init")
-    assert (found.returncode, path.read_bytes().startswith(before.encode())) == (0, True)
+    assert (run_here("init").returncode, path.read_bytes().startswith(before.encode())) == (0, True)
     project = load_project(tmp_path, {})
     assert [target.target for target in project.targets] == ['a "b".py', "model.py"]
     assert [target.name for target in project.targets] == ['a "b"', "model"]

@@ -163,8 +163,7 @@ def test_another_torch_takes_another_time(store: Store, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"command": 3, "phases": []}', "\xff"])
 def test_what_cannot_be_read_estimates_nothing(store: Store, text: str) -> None:
-    recording = run_once(store, "explain", "model.py", took_s=30)
-    (recording / "phases.json").write_text(text, encoding="latin-1")
+    (run_once(store, "explain", "model.py", took_s=30) / "phases.json").write_text(text, encoding="latin-1")
     assert left_s(store, "explain", "model.py") is None
 
 

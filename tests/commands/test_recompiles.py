@@ -122,24 +122,21 @@ def test_one_changed_batch_size_is_one_recompile_with_all_its_compiles(run_cli: 
     assert cause["guard_location"]["line"] == 10
     assert (report["call_index"], report["nearest"], report["is_exact"]) == (3, "0/0", True)
     assert report["cost_s"] > 0
-    text = run_cli("recompiles", cwd=batches).stdout
-    assert "4 recompiles from 1 cause." in text
+    assert "4 recompiles from 1 cause." in run_cli("recompiles", cwd=batches).stdout
 
 
 @pytest.mark.slow
 def test_a_log_of_others_names_the_same_cause_from_torchs_text(run_cli: RunCli, batches: Path, tmp_path: Path) -> None:
     environment = clean_environment(TORCH_TRACE=str(tmp_path / "trace"))
     run_script(batches / "train.py", cwd=batches, env=environment)
-    document = json.loads(run_cli("recompiles", tmp_path / "trace", "--format", "json").stdout)
-    (report,) = document["recompiles"]
+    (report,) = json.loads(run_cli("recompiles", tmp_path / "trace", "--format", "json").stdout)["recompiles"]
     assert len(report["compile_ids"]) == 4
     (cause,) = report["cause"]
     assert (cause["expression"], cause["old"], cause["new"]) == ("x.shape[0]", "4", "8")
     assert not report["is_exact"]
     assert report["call_site"]["file"].endswith("train.py")
     assert report["call_site"]["line"] == 6
-    shown = run_cli("recompiles", tmp_path / "trace").stdout
-    assert "first failed guard" in " ".join(shown.split())
+    assert "first failed guard" in " ".join(run_cli("recompiles", tmp_path / "trace").stdout.split())
 
 
 @pytest.mark.slow

@@ -87,8 +87,7 @@ def test_instances_share_their_graphs_and_all_else_is_as_in_any_run(
     assert found["recording"]["frames"][1]["file"].endswith("model.py")
     assert len(found["recording"]["compiles"]) == 2
     assert all(compile_["duration_s"] > 0 for compile_ in found["recording"]["compiles"])
-    shown = run_cli("report")
-    assert "regional: 12 Block, 3 TransformerEncoderLayer" in " ".join(shown.stdout.split())
+    assert "regional: 12 Block, 3 TransformerEncoderLayer" in " ".join(run_cli("report").stdout.split())
 
 
 def test_a_call_that_fails_is_tried_without_torch_compile(

@@ -109,8 +109,7 @@ def test_a_log_above_the_limit_of_file_sizes_is_said_to_be_cut(tmp_path):
 def test_recordings_go_where_they_are_asked_to_and_are_found_there(tmp_path, run_cli, clean_target):
     run_cli("explain", clean_target, "--no-coverage", "-q", "--recordings", "there/inner", status=0)
     assert not (tmp_path / ".graphdoctor").exists()
-    found = run_cli("report", env=clean_environment(GRAPHDOCTOR_RECORDINGS="there/inner"))
-    assert "1 graph" in found.stdout
+    assert "1 graph" in run_cli("report", env=clean_environment(GRAPHDOCTOR_RECORDINGS="there/inner")).stdout
     shutil.rmtree(tmp_path / "there")
     (tmp_path / "there").write_text("")
     process = run_cli("explain", clean_target, "--recordings", "there/inner", status=2)

@@ -79,8 +79,7 @@ def test_a_patch_that_holds(folder: Path) -> None:
     shown = run_command("report", cwd=folder).stdout
     assert "my edit.diff holds: same outputs, gradients" in shown
     assert "Next: graphdoctor try 'my edit.diff' model.py --no-timing --apply" in shown
-    listed = run_command("list", cwd=folder).stdout
-    assert "try" in listed
+    assert "try" in run_command("list", cwd=folder).stdout
     _, said = tried(folder, GOOD, "--apply", status=0)
     assert "Wrote" in said
     assert (folder / "model.py").read_text() == MODEL.replace(

@@ -63,8 +63,7 @@ def bare(tmp_path: Path, script: str) -> Any:
     """What a script counts that knows nothing of graphdoctor."""
     path = tmp_path / "bare.py"
     path.write_text(BARE + textwrap.dedent(script))
-    process = run_script(path, cwd=tmp_path, env=clean_environment())
-    return json.loads(process.stdout.splitlines()[-1])
+    return json.loads(run_script(path, cwd=tmp_path, env=clean_environment()).stdout.splitlines()[-1])
 
 
 def tried(document: dict[str, Any], expression: str, *, is_tied: bool = False) -> dict[str, int]:

@@ -227,8 +227,7 @@ def test_coverage_is_that_of_explain_and_of_each_function(tmp_path, run_cli):
 
 def test_times_lie_within_those_that_the_script_measures(tmp_path):
     (tmp_path / "script.py").write_text(TIMED)
-    process = run_forked(tmp_path, "--report", "report.json", "script.py")
-    took = json.loads(process.stdout)
+    took = json.loads(run_forked(tmp_path, "--report", "report.json", "script.py").stdout)
     document = json.loads((tmp_path / "report.json").read_text())
 
     calls = watched(tmp_path)

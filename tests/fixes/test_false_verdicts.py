@@ -38,8 +38,7 @@ def fixes_of(document: dict[str, Any], word: str) -> list[dict[str, Any]]:
 
 
 def test_what_torch_compile_changes_by_itself_is_no_fix_s_fault(tmp_path: Path) -> None:
-    document = treated(tmp_path, in_class(NOISE), "--no-timing")
-    tried = document["recording"]["treatment"]["tried"]
+    tried = treated(tmp_path, in_class(NOISE), "--no-timing")["recording"]["treatment"]["tried"]
     assert {case["verdict"] for case in tried} == {"verified"}
     assert all("torch.compile changes outputs and gradients even without the fix" in case["reason"] for case in tried)
     assert all(case["attacked"]["torch_kinds"] == ["gradients", "outputs"] for case in tried)
@@ -67,8 +66,7 @@ ATTACKED = {
 @pytest.mark.parametrize("name", ATTACKED)
 def test_a_fix_that_only_fails_on_inputs_of_no_call_is_not_verified(tmp_path: Path, name: str) -> None:
     body, reason, code = ATTACKED[name]
-    document = treated(tmp_path, in_class(body), "--no-timing")
-    tried = document["recording"]["treatment"]["tried"]
+    tried = treated(tmp_path, in_class(body), "--no-timing")["recording"]["treatment"]["tried"]
     wrong = [case for case in tried if case["verdict"] == "changes results"]
     assert wrong
     assert all(case["reason"].startswith(reason) for case in wrong)
@@ -84,8 +82,7 @@ def test_the_input_that_breaks_a_fix_of_a_program_that_draws_comes_with_the_seed
             y = torch.tanh(y)
         return y
 """
-    document = treated(tmp_path, in_class(body), "--no-timing")
-    [case] = fixes_of(document, "Choose `y`")
+    [case] = fixes_of(treated(tmp_path, in_class(body), "--no-timing"), "Choose `y`")
     seed, code = case["attacked"]["failure"]["code"].splitlines()
     assert (seed[:18], code) == ("torch.manual_seed(", "x.data[2, 4] = float('nan')")
 
@@ -102,8 +99,7 @@ def test_a_check_that_is_dropped_while_compiling_is_named_and_unsafe(tmp_path: P
     def forward(self, x):
         return self.steps(x)
 """
-    document = treated(tmp_path, in_class(body), "--no-timing")
-    [case] = fixes_of(document, "Skip the report")
+    [case] = fixes_of(treated(tmp_path, in_class(body), "--no-timing"), "Skip the report")
     assert (case["verdict"], case["is_safe"]) == ("verified", False)
     assert "drops 2 log lines ('WARNING net: NaN') while compiling" in case["reason"]
 
@@ -127,8 +123,7 @@ def test_an_early_out_is_only_dropped_if_an_input_takes_it(
         return self.steps(x)
 """
     text = in_class(body)
-    document = treated(tmp_path, text, "--no-timing")
-    [case] = fixes_of(document, "Drop the early out")
+    [case] = fixes_of(treated(tmp_path, text, "--no-timing"), "Drop the early out")
     line = text.splitlines().index("                break") + 1
     assert (case["verdict"], case["reason"]) == (verdict, reason and reason.format(line=line))
 
@@ -214,8 +209,7 @@ def test_a_division_is_chosen_by_its_divisor(tmp_path: Path) -> None:
             y = y / y.max()
         return y.sum() + x.sum()
 """
-    document = treated(tmp_path, in_class(body), "--no-timing")
-    [case] = fixes_of(document, "Choose `y`")
+    [case] = fixes_of(treated(tmp_path, in_class(body), "--no-timing"), "Choose `y`")
     assert (case["verdict"], case["attacked"]["failure"]) == ("verified", None)
     assert case["attacked"]["count"] >= 8
     assert "+        y = y / torch.where(y.max() > 1, y.max(), 1)" in case["diff"]

@@ -79,8 +79,7 @@ class Project:
         """Change what was kept, as somebody without the key would."""
         file = self.recording / "verified.json"
         written = json.loads(file.read_text())
-        content = json.loads(written["content"]) | changes
-        file.write_text(json.dumps(written | {"content": json.dumps(content)}))
+        file.write_text(json.dumps(written | {"content": json.dumps(json.loads(written["content"]) | changes)}))
 
 
 @pytest.fixture

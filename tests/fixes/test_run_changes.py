@@ -23,8 +23,7 @@ def found(
 
 
 def of(facts: Recording, parameters: tuple[str, ...] | None) -> RecompileFixes:
-    target = facts.target.replace(parameters=parameters)
-    tried = recompile_fixes(facts.replace(target=target))
+    tried = recompile_fixes(facts.replace(target=facts.target.replace(parameters=parameters)))
     assert tried is not None
     return tried
 

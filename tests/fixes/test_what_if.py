@@ -27,8 +27,7 @@ def trial(name: str | None, compiles: int | None, *, limit: int = 0, outputs: st
         remedies = (
             Remedy(name=name, title=name, snippet=name, kind="config", addresses=(f"of {name}",), keeps_results=True),
         )
-    result = TrialResult(remedies=remedies, compiles=compiles, frames_over_limit=limit, outputs=outputs)
-    return (), result
+    return (), TrialResult(remedies=remedies, compiles=compiles, frames_over_limit=limit, outputs=outputs)
 
 
 def joined(one: Any, other: Any) -> Any:
@@ -116,8 +115,7 @@ def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_p
     (tmp_path / "net.py").write_text(BINDING)
     done = run_cli("recompiles", "net.py", "--what-if", "--format", "json", "--jobs", 2)
     assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    tried = document["recording"]["what_if"]
+    tried = json.loads(done.stdout)["recording"]["what_if"]
     assert tried["binding"] == ["self.step"]
     by_name = {
         " with ".join(remedy["name"] for remedy in result["remedies"]) or "as it is": result

@@ -82,8 +82,7 @@ def test_of_two_sizes_that_are_equal_by_chance_the_one_that_generalizes_is_kept(
 
 
 def test_a_call_that_the_program_refuses_says_nothing(looked: Callable[..., list[dict[str, Any]]]) -> None:
-    calls = _call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 1, 0)
-    [found] = looked(_INDEX, *calls, refused=(1,))
+    [found] = looked(_INDEX, *(_call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 1, 0)), refused=(1,))
     assert found["names"] == ["charge.shape[0]"]
 
 
@@ -127,5 +126,4 @@ def test_what_has_effects_is_not_run_once_more(looked: Callable[..., list[dict[s
 def test_the_variable_that_a_number_is_put_in_is_not_what_it_equals(
     looked: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    text = "def f(x):\n    for _ in range(3):\n        n = x.max().item()\n"
-    assert looked(text, (torch.tensor([7]),)) == []
+    assert looked("def f(x):\n    for _ in range(3):\n        n = x.max().item()\n", (torch.tensor([7]),)) == []

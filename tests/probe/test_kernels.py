@@ -303,8 +303,7 @@ def test_calls_that_take_long_are_profiled_less_often(monkeypatch):
 
 @for_each("call_us, expected", [(190.0, False), (650.0, False), (750.0, True)])
 def test_a_call_that_other_work_made_long_is_known(call_us, expected):
-    found = share(host("aten::mm", 1, 5)).replace(unprofiled_us=100.0, call_us=call_us)
-    assert is_disturbed(found) == expected
+    assert is_disturbed(share(host("aten::mm", 1, 5)).replace(unprofiled_us=100.0, call_us=call_us)) == expected
 
 
 def test_kernels_of_each_call_are_its_own():

@@ -174,8 +174,7 @@ def test_an_edit_that_does_not_parse_fails_as_the_file_would(folder: Path) -> No
 
 def test_futures_of_the_overlay_are_not_those_of_the_file(folder: Path) -> None:
     program = "import mine\nprint(json.dumps(str(mine.f.__annotations__)))"
-    found = ran(folder, program, {folder / "mine.py": b"def f(x: int): ...\n"})
-    assert found == "{'x': <class 'int'>}"
+    assert ran(folder, program, {folder / "mine.py": b"def f(x: int): ...\n"}) == "{'x': <class 'int'>}"
 
 
 def test_the_module_needs_the_standard_library_only() -> None:

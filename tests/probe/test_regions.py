@@ -263,8 +263,7 @@ def patched() -> nn.Module:
 
 @for_each("make", [Property, Unfinished, patched])
 def test_a_forward_that_is_no_plain_function_is_looked_at_in_no_way(make: Callable[[], nn.Module]) -> None:
-    module = nn.Sequential(*(make() for _ in range(3)))
-    (found,) = described(repeated_blocks(module))
+    (found,) = described(repeated_blocks(nn.Sequential(*(make() for _ in range(3)))))
     assert found.compiled_as == ("forward" if make is Unfinished else "module")
 
 

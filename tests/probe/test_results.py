@@ -105,8 +105,7 @@ def test_tensors_inside_objects_of_the_program_are_compared() -> None:
             self.value = value
 
     for kind in (Loss, Plain):
-        found = compared(kind(torch.ones(1)), kind(torch.zeros(1)))
-        assert found["where"] == "call 1, output.value"
+        assert compared(kind(torch.ones(1)), kind(torch.zeros(1)))["where"] == "call 1, output.value"
 
 
 def test_state_is_parameters_buffers_gradients_and_plain_attributes() -> None:

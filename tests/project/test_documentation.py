@@ -211,8 +211,7 @@ def test_links_of_pages_outside_the_site_lead_somewhere(page: str) -> None:
 
 
 def test_a_checkout_takes_two_commands_of_which_ci_runs_the_second() -> None:
-    texts = [block.text.strip() for block in blocks_of("README.md") if "pip install -e" in block.text]
-    first, second = texts
+    first, second = [block.text.strip() for block in blocks_of("README.md") if "pip install -e" in block.text]
     assert re.fullmatch(r"pip install -e \. && graphdoctor fix (\S+)", first)
     assert (REPOSITORY / first.split()[-1]).is_file()
     assert f"bash -c '{second}'\n" in (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8")

@@ -10,8 +10,7 @@ from tests.factories import diagnosed
 
 
 def findings(facts: Recording, *prefixes: str) -> list[Finding]:
-    found = diagnosed(facts).findings
-    return [finding for finding in found if finding.code.startswith(prefixes or ("GD",))]
+    return [finding for finding in diagnosed(facts).findings if finding.code.startswith(prefixes or ("GD",))]
 
 
 def said(cases: Mapping[str, Recording], *prefixes: str) -> str:

@@ -114,9 +114,8 @@ def test_the_last_exception_of_a_traceback_speaks() -> None:
 
 @given(st.text(max_size=400))
 def test_no_text_stops_the_parser(text: str) -> None:
-    found = parse_break(text)
 
-    assert found.record.chain
+    assert parse_break(text).record.chain
     assert parse_chain(text)
     parse_stack(text)
     exception_words(text)

@@ -40,8 +40,7 @@ class Here:
 
 def read(path: Path, executor: Any, *, kinds: frozenset[str] = KINDS) -> tuple[list[Record], LogDamage]:
     damage = LogDamage()
-    found = list(records_of(local_log(path), kinds, damage, executor))
-    return found, damage
+    return list(records_of(local_log(path), kinds, damage, executor)), damage
 
 
 def facts(found: tuple[list[Record], LogDamage]) -> Any:

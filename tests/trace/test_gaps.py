@@ -82,8 +82,7 @@ def test_what_a_process_lacks(
 )
 def test_what_a_script_lacks(*, has_compiles: bool, is_hooked: bool, expected: list[str]) -> None:
     compiles = (factories.compiled(),) if has_compiles else ()
-    recording = changed(target=SCRIPT, compiles=compiles)
-    assert kinds(script_gaps(recording, is_hooked=is_hooked)) == expected
+    assert kinds(script_gaps(changed(target=SCRIPT, compiles=compiles), is_hooked=is_hooked)) == expected
 
 
 def test_an_unmeasured_guard_cost_is_a_gap_once() -> None:

@@ -208,8 +208,7 @@ def read(file: str):
         compiles=(compiled(stack=(outside, inside)),),
         frames=(frame().replace(file=file),),
     )
-    names = generated_names([{file: "net.Conv"}])
-    return with_generated(facts, names)
+    return with_generated(facts, generated_names([{file: "net.Conv"}]))
 
 
 def test_a_name_is_that_of_what_made_it():

@@ -232,8 +232,7 @@ def test_the_probe_records_what_torch_prints(attention: Path) -> None:
         assert text.value in (None, node.value)
         if node.opcode.startswith("call_"):
             assert (node.file, node.line) == (text.file, text.line)
-    calls = sum(node.opcode.startswith("call_") for node in printed)
-    assert calls == recorded.graphs[0].op_count
+    assert sum(node.opcode.startswith("call_") for node in printed) == recorded.graphs[0].op_count
 
 
 def test_a_line_of_the_probe_is_no_line_of_the_program() -> None:

@@ -137,8 +137,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]
     folder = tmp_path_factory.mktemp("bare")
     environment = clean_environment(TORCH_TRACE=str(folder / "trace"), TORCH_LOGS="recompiles")
     process = run_script(ONE_VALUE, cwd=folder, env=environment)
-    document = json.loads(run_command("recompiles", "trace", "--format", "json", cwd=folder).stdout)
-    return process.stderr, document
+    return process.stderr, json.loads(run_command("recompiles", "trace", "--format", "json", cwd=folder).stdout)
 
 
 def test_the_cause_is_what_the_program_changed(recorded: dict[str, Any]) -> None:

@@ -24,8 +24,7 @@ def recorded(program: str, folder: Path) -> dict[str, Any]:
 def said_by_torch(program: str, folder: Path) -> int:
     """Recompiles that TORCH_LOGS tells of in a run of its own."""
     environment = clean_environment(TORCH_LOGS="recompiles")
-    process = run_script(CHANGES / program, cwd=folder, env=environment)
-    return process.stderr.count("Recompiling function")
+    return run_script(CHANGES / program, cwd=folder, env=environment).stderr.count("Recompiling function")
 
 
 def check(program: str, folder: Path) -> dict[str, Any]:

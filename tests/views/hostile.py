@@ -47,8 +47,7 @@ def spoiled(model: type[_Model], variant: int = 0, *, evil: str = EVIL) -> _Mode
         evil: The text.
     """
     hints = _hints(model)
-    values = {name: _value(name, hints[name], variant, evil) for name in field_types(model)}
-    return model(**values)
+    return model(**{name: _value(name, hints[name], variant, evil) for name in field_types(model)})
 
 
 @cache

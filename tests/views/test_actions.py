@@ -124,8 +124,7 @@ def test_the_break_comes_before_what_only_says_to_mend_it_first() -> None:
 
 def test_a_first_compile_is_no_recompile() -> None:
     [one, *_] = [finding for finding in two_values() if finding.code == "GD202"]
-    first = one.replace(compile_ids=("0/0", "0/1"))
-    assert mends_text(actions([first])[0]) == "1 recompile"
+    assert mends_text(actions([one.replace(compile_ids=("0/0", "0/1"))])[0]) == "1 recompile"
 
 
 def prints(reason: BreakReason) -> list[Finding]:

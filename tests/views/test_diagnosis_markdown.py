@@ -16,8 +16,7 @@ EVIL = "x</details> @someone #12 [a](http://b.c) |\n# Head `"
 
 
 def written(facts: Recording, selection: Selection | None = None) -> str:
-    diagnosis = diagnosed(facts, selection=selection)
-    return render_view_markdown(report_view(diagnosis))
+    return render_view_markdown(report_view(diagnosed(facts, selection=selection)))
 
 
 def troubled() -> Recording:

@@ -49,8 +49,7 @@ def facts(*lines: int) -> Recording:
 
 
 def findings(known: Recording) -> dict[int, Any]:
-    found = diagnosed(known).findings
-    return {finding.location.line: finding for finding in found}
+    return {finding.location.line: finding for finding in diagnosed(known).findings}
 
 
 def tried(known: Recording, line: int, **values: Any) -> TriedFix:
@@ -150,8 +149,7 @@ def skipping() -> tuple[Recording, Treatment]:
         breaks=(record(entry(14), effect="frame_skipped", chain=(PRINT, LOOP)),),
         compiles=(compiled(outcome="skipped"),), graphs=(),
     )  # fmt: skip
-    diagnosis = diagnosed(known)
-    first, second = sorted(diagnosis.findings, key=lambda finding: finding.code)
+    first, second = sorted(diagnosed(known).findings, key=lambda finding: finding.code)
     fixes = (tried(known, 14, verdict="verified", diff=GUARD, is_applied=True, fingerprint=first.fingerprint),)
     treatment = Treatment(
         tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED,

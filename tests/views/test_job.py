@@ -75,8 +75,7 @@ def test_a_job_reads_well_as_markdown(snapshot: SnapshotAssertion, name: str) ->
 
 @for_each("name", JOBS)
 def test_all_but_the_findings_is_on_the_first_screen(name: str) -> None:
-    text = shown(JOBS[name](), 80)
-    assert len(text.partition("\nGD2")[0].splitlines()) <= 40
+    assert len(shown(JOBS[name](), 80).partition("\nGD2")[0].splitlines()) <= 40
 
 
 def test_everything_is_there_when_asked_for() -> None:

@@ -95,8 +95,7 @@ XML = st.characters(exclude_categories=["Cs"], exclude_characters="\ufffe\uffff"
 
 @given(st.text(XML | st.sampled_from("\t\n\r]]><&\"'")))
 def test_what_xml_can_hold_is_read_back(text):
-    answer = report(target(state="crashed", diagnosis=None, error=text or "x"))
-    (error,) = parsed(answer).iter("error")
+    (error,) = parsed(report(target(state="crashed", diagnosis=None, error=text or "x"))).iter("error")
     assert error.get("message", "") == printable(text or "x")
     assert (error.text or "") == printable_lines(text or "x")
 

@@ -69,8 +69,7 @@ EVERYTHING = LogEvidence(
 
 
 def test_all_that_a_log_has_is_counted_and_there_by_compile(snapshot: SnapshotAssertion) -> None:
-    rows = Rows(tuple(log_rows(diagnosed(evidence=EVERYTHING))))
-    view = View(("log",), "log", (rows,))
+    view = View(("log",), "log", (Rows(tuple(log_rows(diagnosed(evidence=EVERYTHING)))),))
     assert on_terminal(view, width=120, is_verbose=True) == snapshot
 
 

@@ -106,8 +106,7 @@ def test_only_rules_have_pages() -> None:
 
 def test_what_was_verified_is_written_then_measured() -> None:
     known, treatment = peeled()
-    asked = TrialChoices(select=("GD1",), is_unsafe_tried=True, timing="none")
-    chosen = treatment.replace(choices=asked)
+    chosen = treatment.replace(choices=TrialChoices(select=("GD1",), is_unsafe_tried=True, timing="none"))
     command = "graphdoctor fix model.py --select GD1 --unsafe-fixes --no-timing --apply"
     assert after_run(treated(known, chosen)) == command
     assert is_accepted(command)

@@ -72,8 +72,7 @@ def test_what_was_measured_in_an_earlier_run_says_when(day: str | None, said: st
 
 
 def test_the_rows_of_a_table_add_up_to_the_call() -> None:
-    text = rendered(trained(), width=140, is_verbose=True)
-    table = text.partition("By line")[2].partition("\n\n")[0]
+    table = rendered(trained(), width=140, is_verbose=True).partition("By line")[2].partition("\n\n")[0]
     *rows, whole = [float(found) for found in re.findall(r"(?m)^ *([\d.]+)% ", table)]
     assert whole == 100
     assert sum(rows) == pytest.approx(100, abs=1.5)
@@ -88,8 +87,7 @@ def keeping(**facts: Any) -> ProfileReport:
 def cheap(**facts: Any) -> ProfileReport:
     """A profile of a graph that keeps what is cheap to compute again."""
     memory = profiled().memory
-    kept = memory.saved[0].replace(is_cheap=True)
-    return profiled(memory=memory.replace(saved=(kept,), trial=None, **facts))
+    return profiled(memory=memory.replace(saved=(memory.saved[0].replace(is_cheap=True),), trial=None, **facts))
 
 
 NO_KERNELS: dict[str, Any] = {"regime": None, "kernels": (), "lines": ()}

@@ -40,8 +40,7 @@ FAMILIES = ("text", "vision", "audio", "multimodal", "graphs", "time series", "v
 
 def made(rows: list[SurveyRow], variants: tuple[SurveyVariant, ...] = ONE, **more: object) -> SurveyReport:
     summary = summarize(rows, [each.name for each in variants], seconds=1200.0, made=len(rows))
-    given = {"variants": variants, "summary": summary, "seconds": 1200.0, **more}
-    return report(rows, **given)
+    return report(rows, **{"variants": variants, "summary": summary, "seconds": 1200.0, **more})
 
 
 def mixed() -> SurveyReport:

@@ -112,8 +112,7 @@ def test_a_variable_that_no_setting_reads_is_named_and_stops_nothing(tmp_path, n
 
 
 def test_every_setting_has_a_variable():
-    names = {f"GRAPHDOCTOR_{field.name.upper()}": "1" for field in fields(Settings)}
-    assert unknown_variables(names) == []
+    assert unknown_variables({f"GRAPHDOCTOR_{field.name.upper()}": "1" for field in fields(Settings)}) == []
 
 
 def test_variables_that_say_what_fails_are_named_unless_an_option_overrules_them():

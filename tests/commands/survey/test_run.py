@@ -117,8 +117,7 @@ def test_rows_are_in_the_order_of_the_list_and_all_of_them_seen():
 def test_a_piece_that_fails_runs_again_and_is_marked_if_it_comes_out_differently():
     looks = Looks()
     answer = lambda name, time: {"status": "crashed" if name == "b" and time == 1 else "ok", "seconds": 2.0}  # noqa: E731
-    report = _run(answer, looks=looks).report
-    one = report.rows[1]
+    one = _run(answer, looks=looks).report.rows[1]
     assert (one.status, one.attempts, one.earlier, one.is_flaky, one.seconds) == ("ok", 2, ("crashed",), True, 4.0)
     assert ("retrying", "b", "crashed") in looks.seen
     assert sum(event[0] == "finished" for event in looks.seen) == 3
@@ -290,8 +289,7 @@ def test_pieces_without_a_device_see_the_gpus_unless_they_may_not():
 
 
 def test_each_piece_on_a_cluster_asks_for_a_core_unless_told_otherwise():
-    working = _working(SurveyOptions(), "ray", Environment(), resume=False)
-    assert working.share.cpus == 1
+    assert _working(SurveyOptions(), "ray", Environment(), resume=False).share.cpus == 1
     assert _working(SurveyOptions(cpus=3), "ray", Environment(), resume=False).share.cpus == 3
     assert _working(SurveyOptions(), None, Environment(), resume=False).share.cpus is None
 

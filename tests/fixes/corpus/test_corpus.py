@@ -43,9 +43,8 @@ def test_every_program_runs_without_torch_compile(tmp_path: Path) -> None:
 def test_torch_breaks_at_the_counted_sites_and_graphdoctor_reports_the_same_lines(tmp_path: Path) -> None:
     # One process makes the calls of all programs, and is recorded: what torch says there stands beside what we say.
     command = ("run", "-q", "--report", "all.json", HERE / "oracle.py", *FILES)
-    done = run_command(*command, cwd=tmp_path, timeout=600, status=0)
 
-    found: Found = json.loads(done.stdout)
+    found: Found = json.loads(run_command(*command, cwd=tmp_path, timeout=600, status=0).stdout)
     assert {file: one["error"] for file, one in found.items() if one["error"]} == {}
     findings = json.loads((tmp_path / "all.json").read_text())["findings"]
     places = [finding["location"] for finding in findings if finding["break_effects"]]

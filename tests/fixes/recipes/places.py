@@ -101,5 +101,4 @@ def described(said: str, line: int, columns: tuple[int, int | None] | None) -> F
 
 def place_in(text: str, code: str, line: int, columns: tuple[int, int | None] | None = None, **more: Any) -> Place:
     """A place in a text."""
-    source = SourceFile.parse(Path("model.py"), text.encode())
-    return Place(source, finding(code, line, columns, **more))
+    return Place(SourceFile.parse(Path("model.py"), text.encode()), finding(code, line, columns, **more))

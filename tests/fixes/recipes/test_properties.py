@@ -140,8 +140,7 @@ def check_edit(before: bytes, edit: Edit) -> None:
     assert "\n" not in edit.title
     after = edit.content
     assert after != before
-    tree = parsed(after)
-    assert ast.dump(tree) != ast.dump(parsed(before)), "an edit that changes nothing but the looks"
+    assert ast.dump(parsed(after)) != ast.dump(parsed(before)), "an edit that changes nothing but the looks"
     SourceFile.parse(PATH, after)
     assert coding(after) == coding(before)
     assert after.startswith(codecs.BOM_UTF8) == before.startswith(codecs.BOM_UTF8)
@@ -241,8 +240,7 @@ def test_any_program_is_read_and_written_back_as_it_is(content: bytes) -> None:
 @settings(quick, max_examples=40)
 @given(programs())
 def test_an_added_import_is_all_that_an_added_import_changes(content: bytes) -> None:
-    source = SourceFile.parse(PATH, content)
-    after = source.replaced(imports=("zlib",))
+    after = SourceFile.parse(PATH, content).replaced(imports=("zlib",))
     assert [ast.dump(line) for line in parsed(after).body if "zlib" not in ast.dump(line)] == [
         ast.dump(line) for line in parsed(content).body
     ]

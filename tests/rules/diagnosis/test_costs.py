@@ -68,8 +68,7 @@ def treated(facts: Recording, **changes: Any) -> Recording:
         place="model.py:12", round=1, is_on_untouched=True, verdict="verified", is_applied=True,
         times=(times(0.75), times(0.5, "inductor")),
     )  # fmt: skip
-    treatment = Treatment(tried=(known.replace(**changes),), before=MEASURES)
-    return facts.replace(treatment=treatment)
+    return facts.replace(treatment=Treatment(tried=(known.replace(**changes),), before=MEASURES))
 
 
 def again(compile_id: str, seconds: float | None, *values: Any, **options: Any) -> Compile:

@@ -106,8 +106,7 @@ def test_every_public_name_of_a_setting_is_torch_s() -> None:
 
 
 def test_a_setting_goes_to_the_start() -> None:
-    fix = setting("allow_rnn", "Let torch trace it")
-    assert fix.place == SnippetPlace(where="start")
+    assert setting("allow_rnn", "Let torch trace it").place == SnippetPlace(where="start")
 
 
 def test_an_argument_of_torch_compile_names_the_program_s_only_call() -> None:

@@ -24,9 +24,7 @@ def setting_of(finding: Finding) -> Setting:
 
 
 def with_trials(*tried: TriedFix, gone: tuple[str, ...] = ()) -> Finding:
-    treatment = Treatment(tried=tried, before=MEASURES, gone=gone)
-    known = FACTS.replace(treatment=treatment)
-    (finding,) = diagnosed(known).findings
+    (finding,) = diagnosed(FACTS.replace(treatment=Treatment(tried=tried, before=MEASURES, gone=gone))).findings
     return finding
 
 
@@ -61,8 +59,7 @@ def test_a_tried_setting_keeps_its_setting_and_its_source_and_replaces_the_sugge
 def test_a_setting_that_needs_an_import_is_the_same_setting() -> None:
     setting = setting_of(plain()).replace(imports=("logging",))
     assert setting.code != setting.line
-    finding = with_trials(tried(snippet=setting.code, setting=setting))
-    assert finding.fixes[0].setting == setting
+    assert with_trials(tried(snippet=setting.code, setting=setting)).fixes[0].setting == setting
 
 
 def test_a_suggestion_whose_lines_were_tried_one_by_one_is_not_shown_again() -> None:
@@ -73,9 +70,7 @@ def test_a_suggestion_whose_lines_were_tried_one_by_one_is_not_shown_again() -> 
     lines = (finding.fixes[0].snippet or "").splitlines()
     assert len(lines) == 2
     each = tuple(tried(kind="call", snippet=line, fingerprint=finding.fingerprint) for line in lines)
-    treatment = Treatment(tried=each, before=MEASURES)
-    known = facts.replace(treatment=treatment)
-    (treated,) = diagnosed(known).findings
+    (treated,) = diagnosed(facts.replace(treatment=Treatment(tried=each, before=MEASURES))).findings
     assert finding.fixes[0].snippet not in codes(treated.fixes)
 
 

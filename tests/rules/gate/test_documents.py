@@ -28,8 +28,7 @@ def diagnosis_of(name: str, *, guards: bool = False) -> Diagnosis:
 
 
 def changed(**values: Any) -> bytes:
-    document = plain(diagnosis_of("item"))
-    return orjson.dumps(document | values)
+    return orjson.dumps(plain(diagnosis_of("item")) | values)
 
 
 @for_each("guards", [False, True])

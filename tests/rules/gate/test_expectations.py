@@ -85,8 +85,7 @@ def test_recompiles_are_counted_and_the_limit_of_torch_always_breaks_it(values, 
 )
 def test_a_coverage_below_the_limit_never_reads_as_the_limit(eager, limit, found):
     detail = Coverage(graph_ops=10000 - eager, eager_ops=eager, extra_calls=1, extra_compiles=0)
-    diagnosis = counts(coverage=detail.share, coverage_detail=detail)
-    broken = expectations.coverage(diagnosis, limit=limit)
+    broken = expectations.coverage(counts(coverage=detail.share, coverage_detail=detail), limit=limit)
     assert (broken and broken.found) == found
 
 

@@ -111,8 +111,7 @@ def judged(folder: Path, text: str) -> tuple[Verdict, int]:
     replays = Replays(request, folder / "bench", Setup(python=str(probe_python())))
     try:
         reference = Reference(replays, Program(), on_phase=lambda _text: None)
-        recording = reference.replay(Program(), "default")
-        return reference.judge(recording, Program(), "default"), replays.count
+        return reference.judge(reference.replay(Program(), "default"), Program(), "default"), replays.count
     finally:
         replays.close()
 

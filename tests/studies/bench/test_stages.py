@@ -221,8 +221,7 @@ def test_what_helps_another_variant_is_tried_first(bug: set[str]) -> None:
 
 def test_what_helps_another_variant_but_not_this_one_is_no_answer() -> None:
     one, other = Compiler({INDUCTOR, "prims.op1.default"}), Compiler({INDUCTOR, "pass_3"})
-    known = [(variant_on(one, mode="max-autotune"), followed(one))]
-    found = followed(other, known=known)
+    found = followed(other, known=[(variant_on(one, mode="max-autotune"), followed(one))])
     assert found.part == "the pass pass_3"
     assert [result.name for result in found.results if not result.without] == list(stages_of(INDUCTOR))
     dynamic = [(variant_on(one, dynamic=True), followed(one))]

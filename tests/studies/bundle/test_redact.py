@@ -313,8 +313,7 @@ def test_a_reader_keeps_what_is_public_and_nothing_else(reader, value, told):
     ],
 )
 def test_a_change_keeps_sizes_dtypes_and_modes(kind, old, new, told):
-    recording = read_recording(RECORDINGS / "2.13.0" / "item")
-    diagnosis = diagnosed(recording, root=Path("/"))
+    diagnosis = diagnosed(read_recording(RECORDINGS / "2.13.0" / "item"), root=Path("/"))
     change = GuardChange(kind=kind, expression="x", old=old, new=new)
     (finding, *_) = diagnosis.findings
     marked = diagnosis.replace(findings=(finding.replace(changes=(change,)),))

@@ -44,8 +44,7 @@ def test_fixes_that_make_calls_faster_are_kept_and_written(tmp_path):
     assert ", verified on your call; compile " in document["text"]
     assert "kept · fixes · " in said
     assert "best so far 1" in said
-    written = (tmp_path / "napping.py").read_text()
-    assert "torch.where" in written
+    assert "torch.where" in (tmp_path / "napping.py").read_text()
     assert "torch.where" in document["diff"]
     assert "Wrote " in said
 

@@ -186,8 +186,7 @@ def test_the_pages_of_what_only_export_finds_hold(tmp_path):
     }
     (tmp_path / "pages.json").write_text(json.dumps(pages))
     (tmp_path / "pages.py").write_text(PAGES)
-    done = run_script(tmp_path / "pages.py", cwd=tmp_path, env=clean_environment())
-    found = json.loads(done.stdout)
+    found = json.loads(run_script(tmp_path / "pages.py", cwd=tmp_path, env=clean_environment()).stdout)
     assert set(found) == {"GD600_Exa", "GD601_Exa"}
     for name, message in found.items():
         assert finding_of(tmp_path, message)[0].code == name[:5]

@@ -168,8 +168,7 @@ def test_a_newer_major_schema_says_so(tmp_path):
 
 def test_a_newer_minor_schema_is_read_without_what_is_new(tmp_path):
     newer = f"{SCHEMA_VERSION.partition('.')[0]}.999"
-    path = _with_metadata(tmp_path, schema_version=newer, news=1)
-    table = pyarrow.parquet.read_table(path)
+    table = pyarrow.parquet.read_table(_with_metadata(tmp_path, schema_version=newer, news=1))
     more = table.append_column("news", pyarrow.array([1] * len(table)))
     assert read_survey(_with(tmp_path, more)).rows == report().rows
 

@@ -117,8 +117,7 @@ def test_a_root_of_torchs_own_class_is_self() -> None:
     wrapper = factories.frame().replace(code_name="inner", origin="torch")
     recording = factories.recording(frames=(wrapper,))
     tree = parse_tree("+- RootGuardManager\n| +- EQUALS_MATCH: L['fn']._modules['0'].p == 0.5")
-    found = guards_in(recording, {"0/0": tree})
-    assert [node.expression for node in found.sets[0].nodes] == ["self[0].p"]
+    assert [node.expression for node in guards_in(recording, {"0/0": tree}).sets[0].nodes] == ["self[0].p"]
 
 
 LOGS = sorted({log.parent for log in RECORDED_LOGS.rglob("*.log")})
@@ -176,5 +175,4 @@ _LINES = st.one_of(st.sampled_from(TREE.splitlines()), st.text(max_size=20), st.
 
 @given(st.one_of(st.text(), st.lists(_LINES).map("\n".join)))
 def test_no_text_raises(payload: str) -> None:
-    tree = parse_tree(payload)
-    assert len(tree.guards) <= len(payload.splitlines())
+    assert len(parse_tree(payload).guards) <= len(payload.splitlines())

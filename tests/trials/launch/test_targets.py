@@ -206,8 +206,7 @@ def test_any_assignment_is_a_value_or_an_error(texts):
 
 
 def test_the_request_names_the_target_by_its_parts():
-    request = Request.of(RunSpec(target="package.module:build", inputs=("int:1",)))
-    described = request.for_probe()
+    described = Request.of(RunSpec(target="package.module:build", inputs=("int:1",))).for_probe()
     assert (described["module"], described["name"], described["inputs"]["args"][0]["value"]) == (
         "package.module",
         "build",

@@ -67,8 +67,7 @@ def test_a_wrong_variant_has_a_bar_of_its_own_kind_and_no_line():
 
 
 def test_the_page_shows_where_the_time_of_a_call_goes():
-    page = page_of(BENCH, mobilenet())
-    section = section_of(page, "kernels")
+    section = section_of(page_of(BENCH, mobilenet()), "kernels")
     assert '<span class="library" style="width:58.172%"></span>' in section
     assert "library kernels 2.10 ms (58%)" in section
     assert "triton_poi_fused_add_relu_0" in section

@@ -271,8 +271,7 @@ def test_without_scripts_everything_but_the_drawings_can_be_read(visit, reported
 
 
 def test_without_scripts_an_edit_can_be_read_in_both_ways(visit, tmp_path):
-    page = visit(written(tmp_path, *with_edits()), java_script_enabled=False)
-    edit = page.locator("#findings .diff")
+    edit = visit(written(tmp_path, *with_edits()), java_script_enabled=False).locator("#findings .diff")
     expect(edit.locator(".pair td.gone", has_text='print("x")')).to_be_visible()
     expect(edit.locator(".pair td.come", has_text="pass")).to_be_visible()
     expect(edit.locator(".one")).to_be_hidden()

@@ -203,8 +203,7 @@ def pixels(canvas: Locator) -> str:
 
 
 def test_each_call_and_the_steady_call_have_a_row(visit, reported):
-    page = visit(reported.page)
-    box = page.locator("#lanes")
+    box = visit(reported.page).locator("#lanes")
     box.scroll_into_view_if_needed()
     expect(box.locator("canvas")).not_to_have_count(0)
     names = box.locator(".name").evaluate_all("all => all.map(one => one.firstChild.textContent)")

@@ -99,8 +99,7 @@ def test_the_answer_comes_first_and_every_line_and_kernel_is_there(made):
 
 
 def test_lines_without_time_are_folded_and_the_function_around_is_shown():
-    page = page_of(PROFILE, ProfileResult(profiled(), PICTURE))
-    section = section_of(page, "lines")
+    section = section_of(page_of(PROFILE, ProfileResult(profiled(), PICTURE)), "lines")
     folded = "".join(re.findall(r'<tbody class="folded">(.*?)</tbody>', section, re.DOTALL))
     assert "And another one." in folded
     assert "secret plan" not in folded

@@ -45,8 +45,7 @@ def of_rows(*rows: Any) -> SurveyReport:
 
 
 def test_a_shared_cause_has_its_lines_its_targets_with_links_and_where_its_fix_was_verified():
-    page = page_of(SURVEY, report())
-    (card,) = re.findall(r'<article class="card.*?</article>', page, re.DOTALL)
+    (card,) = re.findall(r'<article class="card.*?</article>', page_of(SURVEY, report()), re.DOTALL)
     text = text_of(card)
     assert "2 targets, 2 lines of make_mask" in text
     assert "transformers/masking.py:41, transformers/masking.py:44" in text
@@ -87,8 +86,7 @@ def test_rows_link_to_pages_below_the_folder_that_is_named_and_to_nothing_else()
 
 
 def test_ids_of_rows_are_stable_and_no_two_are_alike():
-    rows = [row("a/b", "x"), row("a:b", "x"), row("a b", "x"), row("y" * 300, "x"), row("y" * 301, "x")]
-    ids = row_ids(rows)
+    ids = row_ids([row("a/b", "x"), row("a:b", "x"), row("a b", "x"), row("y" * 300, "x"), row("y" * 301, "x")])
     assert len({*ids}) == len(ids)
     assert ids[:3] == ["row-a-b-x", "row-a-b-x-2", "row-a-b-x-3"]
     assert all(len(each) < 140 for each in ids)
@@ -132,8 +130,7 @@ def test_two_thousand_rows_stay_small_and_what_is_cut_is_said():
     page = page_of(SURVEY, of_rows(*long))
     assert "1000 more rows left out; the JSON, CSV and Parquet documents have all of them." in text_of(page)
     assert len(page.encode()) < 2 * TWO_MIB
-    found = details(page)["row-m0-default"]["causes"][0]["message"]
-    assert "characters left out" in found
+    assert "characters left out" in details(page)["row-m0-default"]["causes"][0]["message"]
 
 
 @pytest.mark.slow
@@ -142,17 +139,14 @@ def test_texts_that_rows_share_are_held_once_and_too_many_are_cut():
     alike = [failed(f"m{number}", "crashed", traceback=trace, error="gone") for number in range(400)]
     assert len(page_of(SURVEY, of_rows(*alike)).encode()) < TWO_MIB / 4
     others = [failed(f"m{number}", "crashed", traceback=f"{number}{trace}", error="gone") for number in range(2_000)]
-    page = page_of(SURVEY, of_rows(*others))
-    assert "Long texts of rows are cut" in text_of(page)
+    assert "Long texts of rows are cut" in text_of(page_of(SURVEY, of_rows(*others)))
     assert "Long texts of rows are cut" not in text_of(page_of(SURVEY, of_rows(*alike)))
 
 
 def test_code_can_be_left_out():
     secret = cause(text="kumquat = 1", diff="-kumquat", message="`kumquat = 1` is bad", fix="Drop `kumquat = 1`")
-    rows = [row("bert", causes=(secret,)), failed("t5", "crashed", traceback="kumquat", error="gone")]
-    made = of_rows(*rows)
-    page = page_of(SURVEY, made)
-    assert "kumquat" in page
+    made = of_rows(*[row("bert", causes=(secret,)), failed("t5", "crashed", traceback="kumquat", error="gone")])
+    assert "kumquat" in page_of(SURVEY, made)
     bare = page_of(SURVEY, made, has_source=False)
     assert "kumquat" not in bare
     assert "kumquat" not in json.dumps(details(bare))
