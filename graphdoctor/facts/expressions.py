@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 _IMPORTED = re.compile(r"G\['__import_(\w+)'\]")
 _ROOT = re.compile(r"\b[LG]\['(\w+)'\]")
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
-_CAPTURED = re.compile(r"(?P<space>\s)|\.__closure__\[\d+\]\.cell_contents")
+_CAPTURED = re.compile(r"(?P<space>[\s(])|\.__closure__\[\d+\]\.cell_contents")
 _SIZE = re.compile(r"\.size\(\)\[(\d+)\]")
 _STRIDE = re.compile(r"\.stride\(\)\[(\d+)\]")
 _STACK = re.compile(r"\b___stack\d+")
-_RANGE = re.compile(r"\b___normalize_range_iter\((.+)\)$")
+_ADAPTED = re.compile(r"\b___(?:normalize_range_iter|from_numpy)\((.+?)\)(?=[.\[]|$)")
 _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\]|\.\w+)*$")
 _KEYWORD = re.compile(r"^L\['kwargs'\]\['(\w+)'\](.*)$")
 _POSITION = re.compile(r"^L\['args'\]\[(\d+)\](.*)$")
@@ -41,7 +41,7 @@ def expression(source: str, resumes_at: int | None = None, carried: Callable[[st
     text = _MEMBER.sub(lambda match: f".{match[1]}" if not match[1][:1].isdigit() else f"[{match[1]}]", text)
     text = _with_captured(text)
     text = _STRIDE.sub(r".stride(\1)", _SIZE.sub(r".shape[\1]", text))
-    text = _RANGE.sub(r"\1", text)
+    text = _ADAPTED.sub(r"\1", text)
     if _STACK.search(text):
         place = "(value from an earlier line)" if resumes_at is None else f"(value from line {resumes_at})"
         return _STACK.sub(lambda match: carried(match[0]) if carried else place, text)
@@ -49,7 +49,7 @@ def expression(source: str, resumes_at: int | None = None, carried: Callable[[st
 
 
 def _with_captured(text: str) -> str:
-    """The text with words for each variable of a closure; its function is what stands before it, up to a space."""
+    """The text with words for each variable of a closure, whose function stands before it, up to a space or bracket."""
     if ".__closure__[" not in text:
         return text
     pieces: list[str] = []

@@ -66,7 +66,9 @@ class ModuleNumber(RecompileRule):
     kinds = ("module_number",)
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        return module_number_fixes(group.first)
+        # Of a float, torch makes a dynamic number by itself.
+        ints = (change for found in group.changes for change in found if "." not in (change.old or "."))
+        return module_number_fixes(next(ints, group.first))
 
 
 def module_number_fixes(change: GuardChange) -> Fixes:
@@ -79,7 +81,8 @@ def module_number_fixes(change: GuardChange) -> Fixes:
         f"Keep {name} in a buffer, if only tensor arithmetic uses it: register it with `register_buffer` where it is "
         "first set, and update it in place"
     )
-    if "." in (change.old or ""):
+    # An int of a global stays a constant under the setting, too.
+    if "." in (change.old or "") or (change.source or "").startswith("G["):
         return (buffer,)
     title = "Let torch make the module's int dynamic"
     return (setting("allow_unspec_int_on_nn_module", title, "torch's hint", is_safe=True), buffer)

@@ -14,7 +14,7 @@ from graphdoctor.rules.toolkit import (
     without_middle,
 )
 
-_NAMED = re.compile(r"`?[\w.]+`? `?[\w.]+`?")
+_NAMED = re.compile(r"`?[\w.|]+`? `?[\w.|]+`?")
 """Two objects with names of their own, such as functions and members of an enumeration."""
 
 

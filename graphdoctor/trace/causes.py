@@ -238,9 +238,13 @@ def _changes(item: _Failed) -> Iterator[GuardChange]:
     update: dict[str, Any] = {"source": source or None}
     if words is not None:
         update |= {"hint": words.hint, "guard": None if item["leaf"] in _TOLD else words.expression}
+    number: ChangeKind = "module_number" if item.get("is_of_module") else "number"
     for change in _found(item, source, words):
         known = vars(change)
-        yield change.replace(**{key: value for key, value in update.items() if known[key] is None})
+        added = {key: value for key, value in update.items() if known[key] is None}
+        # A recording made before torch's objects were asked doesn't say what a number belongs to.
+        is_known = change.kind in ("number", "module_number") and "is_of_module" in item
+        yield change.replace(**added, kind=number if is_known else change.kind)
 
 
 def _found(item: _Failed, source: str, words: GuardText | None) -> Iterable[GuardChange]:

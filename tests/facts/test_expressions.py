@@ -21,6 +21,9 @@ READS = {
     "G['LIMIT']": "LIMIT",
     "kwargs['input_ids']": "kwargs['input_ids']",
     "___normalize_range_iter(L['it'])": "it",
+    "___from_numpy(L['a']).size()[0]": "a.shape[0]",
+    "___from_numpy(L['d']['a'][0])": "d['a'][0]",
+    "len(L['f'].__closure__[0].cell_contents)": "len((a variable that f captured))",
     "something else": "something else",
     "___stack1 == 2.5": "(value from an earlier line) == 2.5",
 }

@@ -59,8 +59,8 @@ _UNKNOWN = object()
 
 _Failed = dict[str, Any]
 """A guard that the new values fail: ``leaf``, its class or ``RELATION``, ``MISSING``, ``DICT_KEYS``, ``ENTRY_GONE``;
-``source`` or None, ``text``, the value ``then`` and ``now``, ``sizes`` of a relation, the ``other`` of two tensors that
-are one, and the user's ``line`` that made torch guard on it: file, line and function."""
+``source`` or None, ``text``, the value ``then`` and ``now``, whether it ``is_of_module``, ``sizes`` of a relation, the
+``other`` of two tensors that are one, and the user's ``line`` that made torch guard on it: file, line and function."""
 
 _Place = tuple[str, int, str]
 """File, line and function."""
@@ -201,6 +201,7 @@ class RecompileRecorder:
             return
         if (value := now.of(source)) is not _UNKNOWN:
             item["now"] = value_description(value)
+            item["is_of_module"] = isinstance(now.of(source.rpartition(".")[0]), torch.nn.Module)
         if seen is not None:
             is_object = item["leaf"] in _OBJECT_GUARDS
             item["then"] = _nearest_source(source, seen.values) if is_object else seen.values.get(source)
