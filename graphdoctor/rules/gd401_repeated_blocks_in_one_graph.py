@@ -33,7 +33,8 @@ class RepeatedBlocksInGraph(RecordingRule, severity="info"):
     ## Why it costs
     Compiling takes as long as the graph is large. If each layer is compiled by itself (regional compilation), torch
     compiles one and runs it for all, so that compiling takes a fraction of the time at every start. What is around the
-    layers then runs eagerly, and nothing is fused across layers: `graphdoctor fix` measures whether it pays.
+    layers then runs eagerly, and nothing is fused across layers: `graphdoctor fix` finds out whether they share, and
+    measures whether it pays.
 
     ## Example
     ```python
@@ -95,9 +96,10 @@ class RepeatedBlocksInGraph(RecordingRule, severity="info"):
     def inputs():
         return (torch.ones(2, 4),)
     ```
-    In your program, call `compile()` of each layer in place of `torch.compile(model)`. If a number differs from layer
-    to layer and `forward` uses it, each layer recompiles for it: see GD211. `torch.compiler.nested_compile_region` on
-    the layer's `forward` keeps one graph, in which torch compiles the layer once.
+    In your program, call `compile()` of each layer in place of `torch.compile(model)`. If an attribute or an argument
+    differs from layer to layer and `forward` reads it, such as an index or the length of a list, each layer recompiles
+    for it, up to the limit: see GD211. `torch.compiler.nested_compile_region` on the layer's `forward` keeps one graph,
+    in which torch compiles the layer once, and raises an error if more than 8 layers differ in this way.
 
     ## Fix safety
     Regional compilation keeps results the same. The call can take longer, because Python runs between the layers.
@@ -128,7 +130,7 @@ class RepeatedBlocksInGraph(RecordingRule, severity="info"):
         yield RuleMatch(
             entry=frame.entry,
             message=f"`{target.class_name or frame.name}` has {blocks} modules in one graph of "
-            f"{largest.ops} operations{took}; torch could compile one{each} and share it",
+            f"{largest.ops} operations{took}; torch may be able to compile one{each} and share it",
             of=[repeats.compile for repeats in found],
             fixes=(_regional(target, largest.blocks),),
             subject=", ".join(of.class_name for of in largest.blocks),

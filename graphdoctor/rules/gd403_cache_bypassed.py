@@ -38,6 +38,8 @@ _NAMELESS: Mapping[CacheBypassKind, str] = {
     "higher_order_operator": "an operator that takes functions",
     "unpicklable": "an object",
 }
+_OF_NONSTRICT_TRACE = "torch._dynamo.variables.torch.flat_apply_capture"
+"""torch's function around one (``_call_nonstrict_traceable_function``, ``torch/_dynamo/variables/torch.py``, 2.13)."""
 _TARGETS: Mapping[CacheBypassKind, str] = {
     "autograd_function": "autograd_function_apply",
     "checkpoint_policy": "tag_activation_checkpoint",
@@ -89,7 +91,8 @@ class CacheBypassed(RecordingRule, severity="info"):
     def smooth(x):
         return x.sin() * x
     ```
-    What torch can't trace can be a custom operator (`torch.library.custom_op`), which the caches keep. For a
+    What torch can't trace can be a custom operator (`torch.library.custom_op`), which the caches keep. An operator that
+    takes functions, such as `torch.cond`, is kept if `unsafe_marked_cacheable_functions` names it. For a
     `torch.autograd.Function` there is a setting, for a custom pass a class with `uuid()`
     (`torch._inductor.custom_graph_pass.CustomGraphPass`), for the policy of a selective checkpoint the attribute
     `cache_hash`.
@@ -111,6 +114,9 @@ class CacheBypassed(RecordingRule, severity="info"):
             nodes[graph.compile_id] += graph.nodes or ()
         groups: dict[tuple[CacheBypassKind, str | None, StackEntry], list[CacheBypass]] = {}
         for bypass in view.recording.cache_bypasses:
+            compile_ = view.compiles.get(bypass.compile_id)
+            if compile_ is not None and compile_.outcome == "failed":
+                continue
             # torch's reason is about a node; else the finding is about the function.
             wanted = _TARGETS.get(bypass.kind, bypass.subject)
             node = next((node for node in nodes[bypass.compile_id] if wanted and _calls(node, wanted)), None)
@@ -120,6 +126,8 @@ class CacheBypassed(RecordingRule, severity="info"):
         for (_, _, entry), found in groups.items():
             first = found[0]
             subject = f"`{first.subject}`" if first.subject is not None else _NAMELESS.get(first.kind, "")
+            if first.subject == _OF_NONSTRICT_TRACE:
+                subject = "a function under `nonstrict_trace`"
             yield RuleMatch(
                 entry=entry,
                 message=f"each start {_again(found, view)}: torch's cache {_WHY[first.kind].format(subject=subject)}",
@@ -147,16 +155,19 @@ def _calls(node: GraphNode, wanted: str) -> bool:
 
 
 def _fixes(bypass: CacheBypass) -> Fixes:
+    marked = bypass.subject if "<locals>" not in bypass.reason else None  # torch looks functions up by their names
     if bypass.kind == "function":
-        yield code_fix("Let torch trace the function: call it without `allow_in_graph`")
+        yield code_fix("Let torch trace the function: call it without `allow_in_graph` or `nonstrict_trace`")
         yield code_fix("Make it a custom operator: `torch.library.custom_op`", "PyTorch: Custom Python operators")
-        yield code_fix(
-            f"Unsafe: name `{bypass.subject or 'the function'}` in "
-            "`torch._inductor.config.unsafe_marked_cacheable_functions`, with a value that you change whenever the "
-            "function changes"
-        )
+    elif bypass.kind == "higher_order_operator":
+        marked = marked and f"torch.ops.higher_order.{marked}"
     elif bypass.kind == "autograd_function":
         name = "torch._functorch.config.autograd_cache_allow_custom_autograd_functions"
         yield setting(name, "Let AOTAutograd's cache keep graphs with such functions")
     elif bypass.kind in _TITLES:
         yield code_fix(_TITLES[bypass.kind])
+    if marked and bypass.kind in ("function", "higher_order_operator"):
+        yield code_fix(
+            f"Unsafe: name `{marked}` in `torch._inductor.config.unsafe_marked_cacheable_functions`, with a value that "
+            "you change whenever the code that it stands for changes"
+        )

@@ -203,6 +203,18 @@ FOUND = {
     "a graph that the caches leave out, with its line": recorded(
         cache_bypasses=(bypass("function", subject="net.f"),), graphs=(CALLS_F,)
     ),
+    "a function within another one": recorded(
+        cache_bypasses=(bypass("function", subject="net.f", reason="target <function made.<locals>.f at 0x7f>"),)
+    ),
+    "a function under nonstrict_trace": recorded(
+        cache_bypasses=(
+            bypass(
+                "function",
+                subject="torch._dynamo.variables.torch.flat_apply_capture",
+                reason="target <function _call_nonstrict_traceable_function.<locals>.flat_apply_capture at 0x7f>",
+            ),
+        )
+    ),
     "graphs that are left out for one reason, and one for another": compiled_for(1.5, *COND, bypass("freezing")),
     "graphs of which no time is known": compiled_for(None, *COND),
     **{f"left out: {kind}": recorded(cache_bypasses=(bypass(kind, is_code_kept=False),)) for kind in BYPASSES},
@@ -216,6 +228,8 @@ FOUND = {
 
 NOT_FOUND = [
     recorded(),
+    # A graph that no backend compiled.
+    factories.recording(compiles=(factories.compiled(outcome="failed"),)).replace(cache_bypasses=(COND[0],)),
     recorded(share(), eager_kernels=share(region_runs=0)),
     recorded(
         share(library_us=None, generated_us=None, copy_us=None, launches=None, device="cuda", region_us=90.0),
