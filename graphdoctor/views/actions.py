@@ -123,12 +123,19 @@ def code_line(action: Action) -> str | None:
 
 
 def mends_text(action: Action) -> str:
-    """What it is for: ``3 breaks``, ``6 recompiles, 1 counted above``."""
-    breaks = {(found.location.file, found.location.line) for found in action.findings if found.code.startswith("GD1")}
+    """What it is for: ``3 breaks``, ``6 recompiles, 1 counted above``.
+
+    What is only suggested for the function that torch skips leaves the break that made torch skip it.
+    """
+    breaks = [found for found in action.findings if found.code.startswith("GD1")]
+    skips = [found for found in breaks if found.code == "GD111"]
+    is_of_skip = action.fix is not None and {one.code for one in breaks if action.fix in one.fixes} == {"GD111"}
+    sites, noun = (skips, "skipped function") if is_of_skip else (breaks, "break")
+    places = {found.location.at for found in sites}
     recompiles, shared = len(action.recompile_ids), len(action.counted_ids)
     said = join_texts(
         ", ",
-        counted(len(breaks), "break") if breaks else None,
+        counted(len(places), noun) if places else None,
         counted(recompiles, "recompile") if recompiles else None,
         f"{'' if shared == recompiles else f'{shared} '}counted above" if shared else None,
     )

@@ -122,6 +122,15 @@ def test_the_break_comes_before_what_only_says_to_mend_it_first() -> None:
     assert todo[1].fix is not None and todo[1].fix.title == WITHIN_CALL.title
 
 
+def test_what_only_makes_the_skipped_function_smaller_mends_no_break() -> None:
+    [found] = findings(None)
+    fix = Fix(title="Move the `for` into a function", kind="code")
+    skip = found.replace(code="GD111", fixes=(fix,))
+    assert [mends_text(action) for action in actions([found.replace(fixes=()), skip])] == ["1 skipped function"]
+    assert [mends_text(action) for action in actions([found, skip])] == ["1 break"]
+    assert [mends_text(action) for action in actions([found.replace(fixes=(fix,)), skip])] == ["1 break"]
+
+
 def test_a_first_compile_is_no_recompile() -> None:
     [one, *_] = [finding for finding in two_values() if finding.code == "GD202"]
     assert mends_text(actions([one.replace(compile_ids=("0/0", "0/1"))])[0]) == "1 recompile"
