@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 _IMPORTED = re.compile(r"G\['__import_(\w+)'\]")
 _ROOT = re.compile(r"\b[LG]\['(\w+)'\]")
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
+_OF_CLASS = re.compile(r"\bdict\(type\((.+?)\)(?:\.__mro__\[\d+\])?\.__dict__\)\['(\w+)'\]")
 _CAPTURED = re.compile(r"(?P<space>[\s(])|\.__closure__\[\d+\]\.cell_contents")
 _SIZE = re.compile(r"\.size\(\)\[(\d+)\]")
 _STRIDE = re.compile(r"\.stride\(\)\[(\d+)\]")
@@ -39,7 +40,7 @@ def expression(source: str, resumes_at: int | None = None, carried: Callable[[st
     text = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)
     text = _ROOT.sub(r"\1", text)
     text = _MEMBER.sub(lambda match: f".{match[1]}" if not match[1][:1].isdigit() else f"[{match[1]}]", text)
-    text = _with_captured(text)
+    text = _with_captured(_OF_CLASS.sub(r"\1.\2", text))
     text = _STRIDE.sub(r".stride(\1)", _SIZE.sub(r".shape[\1]", text))
     text = _ADAPTED.sub(r"\1", text)
     if _STACK.search(text):

@@ -82,7 +82,7 @@ def module_number_fixes(change: GuardChange) -> Fixes:
         "first set, and update it in place"
     )
     # An int of a global stays a constant under the setting, too.
-    if "." in (change.old or "") or (change.source or "").startswith("G["):
+    if "." in (change.old or "") or "G[" in (change.source or ""):
         return (buffer,)
     title = "Let torch make the module's int dynamic"
     return (setting("allow_unspec_int_on_nn_module", title, "torch's hint", is_safe=True), buffer)

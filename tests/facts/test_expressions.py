@@ -22,6 +22,8 @@ READS = {
     "kwargs['input_ids']": "kwargs['input_ids']",
     "___normalize_range_iter(L['it'])": "it",
     "___from_numpy(L['a']).size()[0]": "a.shape[0]",
+    "dict(type(L['self']).__mro__[1].__dict__)['depth']": "self.depth",
+    "dict(type(L['self']._modules['a']).__dict__)['depth']": "self.a.depth",
     "___from_numpy(L['d']['a'][0])": "d['a'][0]",
     "len(L['f'].__closure__[0].cell_contents)": "len((a variable that f captured))",
     "something else": "something else",

@@ -54,13 +54,16 @@ _PLACE = re.compile(r"# (\S+):(\d+) in (\S+)")
 _FOREIGN = ("G['__builtins_dict__", "G['__import_torch")
 """Sources of Python's and torch's own globals, which no program changes from call to call."""
 
+_OF_CLASS = "dict(type("
+"""Begins the source of a class's attribute that is read of an object."""
 _PARTS_OF_MODULES = ("._parameters[", "._buffers[", "._modules[")
 _UNKNOWN = object()
 
 _Failed = dict[str, Any]
 """A guard that the new values fail: ``leaf``, its class or ``RELATION``, ``MISSING``, ``DICT_KEYS``, ``ENTRY_GONE``;
-``source`` or None, ``text``, the value ``then`` and ``now``, whether it ``is_of_module``, ``sizes`` of a relation, the
-``other`` of two tensors that are one, and the user's ``line`` that made torch guard on it: file, line and function."""
+``source`` or None, ``text``, the value ``then`` and ``now``, whether a module holds it (``is_of_module``), ``sizes`` of
+a relation, the ``other`` of two tensors that are one, and the user's ``line`` that made torch guard on it: file, line
+and function."""
 
 _Place = tuple[str, int, str]
 """File, line and function."""
@@ -201,7 +204,9 @@ class RecompileRecorder:
             return
         if (value := now.of(source)) is not _UNKNOWN:
             item["now"] = value_description(value)
-            item["is_of_module"] = isinstance(now.of(source.rpartition(".")[0]), torch.nn.Module)
+            path = source.removeprefix(_OF_CLASS)
+            wholes = (path[: found.start()] for found in re.finditer(r"[.\[)]", path))
+            item["is_of_module"] = any(isinstance(now.of(whole), torch.nn.Module) for whole in wholes)
         if seen is not None:
             is_object = item["leaf"] in _OBJECT_GUARDS
             item["then"] = _nearest_source(source, seen.values) if is_object else seen.values.get(source)
