@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,15 +186,12 @@ def _in_own_code(finding: Finding) -> Finding:
     return finding if block is None else finding.replace(location=block)
 
 
-def _containing(finding: Finding, root: Path) -> list[Candidate]:
-    found = []
+def _containing(finding: Finding, root: Path) -> Iterator[Candidate]:
     if finding.code.startswith(BREAK) and len(traced_path(finding)) > 1:
         title = "Let torch break inside the called function, without breaking its callers"
-        found.append(setting_fix(_NESTED_BREAKS, title, targets=(finding.fingerprint,), contains=True))
-    wrapper = _wrapper(finding, root)
-    if wrapper is not None:
-        found.append(wrapper)
-    return found
+        yield setting_fix(_NESTED_BREAKS, title, targets=(finding.fingerprint,), contains=True)
+    if (wrapper := _wrapper(finding, root)) is not None:
+        yield wrapper
 
 
 def _wrapper(finding: Finding, root: Path) -> Candidate | None:

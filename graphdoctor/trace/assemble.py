@@ -330,9 +330,9 @@ class Assembler:
         return settling.replace(recompiles=tuple(again), frames=tuple(self._frames(again).values()))
 
     def _graph(self, graph: Graph, frame: Frame | None) -> Graph:
-        update: dict[str, object] = {}
-        if frame is not None:
-            update = {"function": frame.described, "resumes_at": frame.resumes_at}
+        update: dict[str, object] = (
+            {} if frame is None else {"function": frame.described, "resumes_at": frame.resumes_at}
+        )
         compile_ = self._intake.compiles.get(graph.compile_id)
         root = None if compile_ is None else self._intake.roots.get(compile_.frame_id)
         if root is not None and graph.inputs is not None:

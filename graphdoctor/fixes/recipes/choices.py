@@ -333,9 +333,8 @@ def _lines_behind(source: SourceFile, statement: cst.If) -> Sequence[cst.BaseSta
     block = source.parent(statement)
     lines = lines_of(block) if isinstance(block, cst.IndentedBlock) else []
     start = lines.index(statement) + 1 if lines else 0
-    stop = next((at for at, line in enumerate(lines) if at >= start and _ends_with_return(line)), None)
-    if stop is None:
-        raise DeclinedError("one branch returns and another doesn't")
+    ends = (at for at, line in enumerate(lines) if at >= start and _ends_with_return(line))
+    stop = known(next(ends, None), "one branch returns and another doesn't")
     return lines[start : stop + 1]
 
 

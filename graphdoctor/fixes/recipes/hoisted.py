@@ -22,10 +22,20 @@ from graphdoctor.fixes.source.extraction import (
     owner_of,
     returns_only,
     shell,
+    with_lines,
 )
 from graphdoctor.fixes.source.flow import Flow, captured, flow
 from graphdoctor.fixes.source.names import Names
-from graphdoctor.fixes.source.nodes import assigned, bracketed, called, calls_in, expression, is_in_place, name_set
+from graphdoctor.fixes.source.nodes import (
+    assigned,
+    bracketed,
+    called,
+    calls_in,
+    expression,
+    is_in_place,
+    lines_of,
+    name_set,
+)
 from graphdoctor.fixes.source.torch_names import TENSOR_METHODS, TUPLE_METHODS
 from graphdoctor.fixes.source.tree import (
     Change,
@@ -307,10 +317,9 @@ class _Hoist:
     ) -> bytes:
         """The function as one that isn't traced and the part that it calls, which is compiled."""
         source, function = self.place.source, self.place.function
-        doc = list(function.body.body[:1]) if function.get_docstring() is not None else []
+        doc = lines_of(function.body)[:1] if function.get_docstring() is not None else []
         lines = [*doc, *moved, *_put(kept, rest)]
-        changed = source.changed((function, function.with_changes(body=function.body.with_changes(body=lines))))
-        found = functions_in(changed)[functions_in(source).index(function)]
+        changed, found = with_lines(source, function, lines)
         run = Run(changed, found, found.body, len(doc) + len(moved), len(lines))
         return run.moved_and(
             changed.free_name("_compiled_part"), lambda _, caller: shell(caller, is_method=self.owner is not None)

@@ -58,8 +58,7 @@ def loop_outside(place: Place) -> Edit:
     doc = int(function.get_docstring() is not None)
     for depth, at in reversed(list(enumerate(path))):
         parts.move(path[:depth], doc if depth == 0 else 0, at, "before_loop")
-    changed = parts.function
-    content = parts.source.replaced((changed, shell(changed, is_method=owner is not None)))
+    content = parts.content(is_method=owner is not None)
     keyword, line = type(loop).__name__.lower(), place.source.position(loop).start.line
     return Edit(f"Run the `{keyword}` at line {line} in Python, and compile what is in it", content, is_safe=True)
 
@@ -83,8 +82,7 @@ def grad_outside(place: Place) -> Edit:
     parts.move([], at + 1, None, "update")
     has_loss = parts.move([], int(function.get_docstring() is not None), at, "loss")
     decline_if(not has_loss, parts.reason or "there is nothing to compile before it")
-    changed = parts.function
-    content = parts.source.replaced((changed, shell(changed, is_method=owner is not None)))
+    content = parts.content(is_method=owner is not None)
     line = source.position(place.statement).start.line
     return Edit(f"Run `torch.autograd.grad` at line {line} between what is compiled", content, is_safe=True)
 
@@ -133,8 +131,7 @@ def line_outside(place: Place) -> Edit:
     for depth, one in reversed(list(enumerate([*path, at]))):
         moved.append(parts.move(path[:depth], doc if depth == 0 else 0, one, "first"))
     decline_if(not any(moved), parts.reason or "there is nothing to compile around it")
-    changed = parts.function
-    content = parts.source.replaced((changed, shell(changed, is_method=owner is not None)))
+    content = parts.content(is_method=owner is not None)
     number = source.position(line).start.line
     what = f"the `if` at line {number}" if isinstance(line, cst.If) else f"line {number}"
     title = f"Run {what} in Python, and compile what is {'around and in' if isinstance(line, cst.If) else 'around'} it"
@@ -246,6 +243,10 @@ class _Parts:
     def function(self) -> cst.FunctionDef:
         """The function, as it is now."""
         return functions_in(self.source)[self.number]
+
+    def content(self, *, is_method: bool) -> bytes:
+        """What to write: the function itself runs in Python."""
+        return self.source.replaced((self.function, shell(self.function, is_method=is_method)))
 
     def suite(self, path: Sequence[int], hops: int = 0) -> cst.BaseSuite:
         """A body; with ``hops``, that of the last block's branch after as many others."""

@@ -212,9 +212,7 @@ def _assigned(place: Place, small: cst.Assign | cst.AugAssign, target: _Selectio
     picked = _picked(source, small.value, source.code(target.index))
     inner = known(picked, "the assigned values aren't selected by the same mask")
     if isinstance(small, cst.AugAssign):
-        operator = _OPERATORS.get(type(small.operator))
-        if operator is None:
-            raise DeclinedError("the operator isn't `+=`, `-=`, `*=` or `/=`")
+        operator = known(_OPERATORS.get(type(small.operator)), "the operator isn't `+=`, `-=`, `*=` or `/=`")
         if isinstance(small.operator, cst.DivideAssign) and not isinstance(small.value, cst.BaseNumber):
             raise DeclinedError("it could divide by values that the mask leaves out")
         inner = cst.BinaryOperation(tensor.deep_clone(), operator, as_operand(inner))

@@ -11,7 +11,7 @@ from libcst import matchers
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.extraction import Run, call_of, not_traced, shell
 from graphdoctor.fixes.source.nodes import expression
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, need, parsed, walk
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, known, need, parsed, walk
 
 _Block = cst.For | cst.While | cst.Try | cst.TryStar | cst.With
 
@@ -282,9 +282,8 @@ def backward_out_of_region(place: Place) -> Edit:
 
 def _forward(source: SourceFile, function: cst.FunctionDef) -> Run:
     body = function.body.body
-    stop = next((at for at, statement in enumerate(body) if _is_line_of(statement, _IS_BACKWARD)), None)
-    if stop is None:
-        raise DeclinedError("the function's body has no `backward()` on its own line")
+    ends = (at for at, statement in enumerate(body) if _is_line_of(statement, _IS_BACKWARD))
+    stop = known(next(ends, None), "the function's body has no `backward()` on its own line")
     while stop and _is_between(body[stop - 1]):
         stop -= 1
     start = stop

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -385,21 +386,15 @@ def _is_arithmetic(source: SourceFile, small: cst.Assign | cst.AugAssign | cst.E
     )
 
 
-def _guarded(source: SourceFile, lines: list[_Line]) -> list[Change]:
+def _guarded(source: SourceFile, lines: list[_Line]) -> Iterator[Change]:
     """The changes that put lines under ``if not torch.compiler.is_compiling():``; adjacent lines share one ``if``."""
-    changes: list[Change] = []
     done: set[cst.CSTNode] = set()
     for line in lines:
         if line not in done:
             block = source.parent(line)
             body = lines_of(block) if isinstance(block, cst.IndentedBlock) else [line]
-            group: list[cst.BaseStatement] = []
-            for found in body[body.index(line) :]:
-                if found not in lines:
-                    break
-                group.append(found)
+            _, *more = group = list(itertools.takewhile(lines.__contains__, body[body.index(line) :]))
             done.update(group)
-            kept = [line.with_changes(leading_lines=()), *group[1:]]
-            changes.append((line, after_lines(skipped_while_compiling(kept), line.leading_lines)))
-            changes += [(found, []) for found in group[1:]]
-    return changes
+            kept = [line.with_changes(leading_lines=()), *more]
+            yield line, after_lines(skipped_while_compiling(kept), line.leading_lines)
+            yield from ((found, []) for found in more)

@@ -30,11 +30,11 @@ from graphdoctor.fixes.source.effects import (
 from graphdoctor.fixes.source.extraction import (
     Run,
     call_of_part,
-    functions_in,
     leaves,
     not_traced,
     operations_in,
     returns_only,
+    with_lines,
     without_part,
 )
 from graphdoctor.fixes.source.flow import Flow, captured, flow, jumps
@@ -59,6 +59,7 @@ from graphdoctor.fixes.source.tree import (
     SourceFile,
     decline_if,
     dotted,
+    known,
     names_in,
     need,
     parsed,
@@ -129,9 +130,8 @@ class _Split:
         lines = [_Line.of(node, owner) for node in _separated(source, statements)]
         # Of an `if` that is in two parts, both have the same test; the report comes first.
         wanted = place.statement.test if isinstance(place.statement, cst.If) else place.statement
-        target = next((line for line in lines if any(node is wanted for node in walk(line.node))), None)
-        if target is None:
-            raise DeclinedError("the line isn't a statement of the function")
+        holding = (line for line in lines if any(node is wanted for node in walk(line.node)))
+        target = known(next(holding, None), "the line isn't a statement of the function")
         early = (at for at, line in enumerate(lines) if leaves(line.node))
         split = cls(source, function, owner, lines, result, target, next(early, len(lines)))
         split.sort()
@@ -281,9 +281,8 @@ class _Split:
             inner.append(assigned(whole, bracketed(value) if isinstance(value, cst.Tuple) else value))
             self.result = self.result.with_changes(body=[self.result.body[0].with_changes(value=cst.Name(whole))])
         result_lines = [self.result] if self.result is not None else []
-        body = self.function.body.with_changes(body=[*_plain([*doc, *head]), *inner, *_plain(tail), *result_lines])
-        source = self.source.changed((self.function, self.function.with_changes(body=body)))
-        function = functions_in(source)[functions_in(self.source).index(self.function)]
+        body = [*_plain([*doc, *head]), *inner, *_plain(tail), *result_lines]
+        source, function = with_lines(self.source, self.function, body)
         start = len(doc) + len(head)
         run = Run(source, function, function.body, start, start + len(inner))
         return run.moved_and(name, lambda _, caller: not_traced(caller))
@@ -302,10 +301,7 @@ class _Split:
         needed = sorted(flow(parsed(tail)).read_first & flow(parsed(inner)).assigned)
         part = cst.IndentedBlock([*inner, last]).visit(_Returns(needed))
         lines = [*_plain(before), *need(part, cst.IndentedBlock, "").body]
-        changed = self.source.changed(
-            (self.function, self.function.with_changes(body=self.function.body.with_changes(body=lines)))
-        )
-        function = functions_in(changed)[functions_in(self.source).index(self.function)]
+        changed, function = with_lines(self.source, self.function, lines)
 
         def recording(_: SourceFile, caller: cst.FunctionDef) -> cst.FunctionDef:
             *kept, call = lines_of(caller.body)
@@ -383,8 +379,8 @@ class _Values:
         return any(name in line.flow.assigned for line in self._split.lines[self._at + 1 :] if line.role == "compute")
 
     def _given_name(self, found: cst.BaseExpression) -> cst.BaseExpression:
-        for known, name in self._known:
-            if known.deep_equals(found):
+        for given, name in self._known:
+            if given.deep_equals(found):
                 return cst.Name(name)
         named = f"{called(found)}_value" if called(found) else "value"
         fresh = self._names.fresh("condition" if isinstance(found, cst.Comparison) else named)

@@ -11,7 +11,7 @@ from graphdoctor.fixes.entry_file import with_settings
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.nodes import assigned, called, calls_in, expression
 from graphdoctor.fixes.source.torch_names import INTEGER_METHODS
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, need, walk
+from graphdoctor.fixes.source.tree import SourceFile, decline_if, known, need, walk
 
 _WITHOUT_GRADIENT = INTEGER_METHODS | {"detach", "one_hot", "randint"}
 
@@ -35,12 +35,10 @@ def trace_backward(place: Place) -> Edit:
     kept = dict.fromkeys(name.value for name in _made_of(source, loss) if _is_read_after(source, name, number))
     decline_if(not kept, "the loss isn't used after it")
     detached = [assigned(name, expression("{name}.detach()", name=cst.Name(name))) for name in kept]
-    content = with_settings(
-        source.replaced((line, [line.deep_clone(), *detached])), ["torch._dynamo.config.trace_autograd_ops = True"]
-    )
-    if content is None:
-        raise DeclinedError("Python can't parse the file")
-    return Edit(f"Let torch trace the backward pass, and detach `{'`, `'.join(kept)}` after it", content)
+    written = source.replaced((line, [line.deep_clone(), *detached]))
+    content = with_settings(written, ["torch._dynamo.config.trace_autograd_ops = True"])
+    title = f"Let torch trace the backward pass, and detach `{'`, `'.join(kept)}` after it"
+    return Edit(title, known(content, "Python can't parse the file"))
 
 
 def _made_of(source: SourceFile, loss: cst.Name) -> Iterator[cst.Name]:

@@ -17,7 +17,7 @@ from graphdoctor.fixes.source.nodes import (
     with_parentheses_of,
 )
 from graphdoctor.fixes.source.torch_names import BOOLEAN_METHODS, INTEGER_METHODS, REDUCED
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, dotted, walk
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, bound_by, decline_if, dotted, walk
 
 _PYTHON_CALLS = frozenset(
     {"all", "any", "bool", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"}
@@ -383,6 +383,5 @@ def operands(value: cst.CSTNode) -> frozenset[str]:
 def _is_imported(base: cst.BaseExpression, source: SourceFile) -> bool:
     """Whether the name before the dot was imported: ``math.sin`` doesn't take a tensor."""
     first = (dotted(base) or "").partition(".")[0]
-    aliases = [node for node in walk(source.tree) if isinstance(node, cst.ImportAlias)]
-    bound = [alias.asname.name if alias.asname is not None else alias.name for alias in aliases]
-    return bool(first) and any((dotted(name) or "").partition(".")[0] == first for name in bound)
+    aliases = (node for node in walk(source.tree) if isinstance(node, cst.ImportAlias))
+    return bool(first) and any(bound_by(alias) == first for alias in aliases)

@@ -22,7 +22,17 @@ from graphdoctor.fixes.source.flow import (
     targets,
 )
 from graphdoctor.fixes.source.nodes import after_lines, alone, called, calls_in, lines_of
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, dotted, need, parsed, walk
+from graphdoctor.fixes.source.tree import (
+    DeclinedError,
+    SourceFile,
+    Statement,
+    decline_if,
+    dotted,
+    known,
+    need,
+    parsed,
+    walk,
+)
 
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 _Level = tuple[ast.AST, list[ast.stmt], list[ast.stmt], list[ast.stmt]]
@@ -111,10 +121,7 @@ class Run:
         """Names that are always bound when the run begins."""
         bound = parameter_names(self._tree.args)
         for outer, body, before, _ in reversed(self._around):
-            earlier = flow(before).bound
-            if earlier is None:
-                raise DeclinedError("it's never reached")
-            bound |= _entered(outer, body) | earlier
+            bound |= _entered(outer, body) | known(flow(before).bound, "it's never reached")
         return bound
 
     @cached_property
@@ -254,6 +261,14 @@ def functions_in(source: SourceFile) -> list[cst.FunctionDef]:
     return [node for node in walk(source.tree) if isinstance(node, cst.FunctionDef)]
 
 
+def with_lines(
+    source: SourceFile, function: cst.FunctionDef, lines: Sequence[cst.BaseStatement]
+) -> tuple[SourceFile, cst.FunctionDef]:
+    """The file with other lines in a function, and the function in it."""
+    changed = source.changed((function, function.with_changes(body=function.body.with_changes(body=lines))))
+    return changed, functions_in(changed)[functions_in(source).index(function)]
+
+
 def not_traced(function: cst.FunctionDef, decorator: str | None = None) -> cst.FunctionDef:
     """A function that Dynamo doesn't trace, while it compiles what the function calls."""
     added = cst.Decorator(cst.parse_expression(decorator or "torch.compiler.disable(recursive=False)"))
@@ -327,8 +342,9 @@ def without_part(source: SourceFile, part: str) -> bytes:
 
 def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
     """The name of a method's object; None for a function of the module. Declines if it can't be such a shell."""
-    grad_modes = (source.is_without_grad(one.decorator) or _enables_grad(source, one) for one in function.decorators)
-    decline_if(not all(grad_modes), "the function has a decorator")
+    decorators = [one.decorator for one in function.decorators]
+    is_plain = all(source.is_without_grad(one) or source.dotted_name(one) == "torch.enable_grad" for one in decorators)
+    decline_if(not is_plain, "the function has a decorator")
     decline_if(function.asynchronous is not None, "the function is asynchronous")
     owner = None
     if not isinstance(source.parent(function), cst.Module):
@@ -342,10 +358,6 @@ def owner_of(source: SourceFile, function: cst.FunctionDef) -> str | None:
     is_called = any(one not in (None, function) and not is_not_traced(source, one) for one in callers)
     decline_if(is_called, f"`{function.name.value}` is called by another function, which would break there")
     return owner
-
-
-def _enables_grad(source: SourceFile, decorator: cst.Decorator) -> bool:
-    return source.dotted_name(decorator.decorator) == "torch.enable_grad"
 
 
 def operations_in(lines: Iterable[cst.CSTNode]) -> int:

@@ -533,13 +533,11 @@ def is_fullgraph(call: ast.Call) -> bool:
     )
 
 
-def own_nodes(node: ast.AST) -> list[ast.AST]:
+def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """All nodes of a function or module, without those of nested functions."""
-    found: list[ast.AST] = []
     waiting = [node]
     while waiting:
         for child in ast.iter_child_nodes(waiting.pop()):
             if not isinstance(child, _FUNCTIONS):
-                found.append(child)
+                yield child
                 waiting.append(child)
-    return found

@@ -514,7 +514,7 @@ def _without_names(line: _Line, unused: Container[str]) -> _Line | None:
     statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
     if not isinstance(statement, cst.Import | cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
         return line
-    names = [alias for alias in statement.names if _bound_by(alias) not in unused]
+    names = [alias for alias in statement.names if bound_by(alias) not in unused]
     if len(names) == len(statement.names):
         return line
     if not names:
@@ -523,7 +523,8 @@ def _without_names(line: _Line, unused: Container[str]) -> _Line | None:
     return line.with_changes(body=[statement.with_changes(names=names)])
 
 
-def _bound_by(alias: cst.ImportAlias) -> str:
+def bound_by(alias: cst.ImportAlias) -> str:
+    """The name that an import binds: of ``import a.b``, that is ``a``."""
     bound = alias.asname.name if alias.asname is not None else alias.name
     return (dotted(cast("cst.CSTNode", bound)) or "").partition(".")[0]
 

@@ -208,9 +208,8 @@ class Trial:
         references: dict[Reference, Results] = {name: found for name, found in known.items() if found is not None}
         eager = references.get("eager")
         rounding = None if eager is None else self._rounding(eager)
-        lost: list[str] = []
-        if plan.get("export") is not None and eager is not None:
-            lost = self._take_out_attributes(mine, eager)
+        is_exported = plan.get("export") is not None
+        lost = self._take_out_attributes(mine, eager) if is_exported and eager is not None else []
         found = {name: compared(mine, results, rounding) for name, results in references.items()}
         earlier = _loaded(plan.get("earlier"))
         if earlier is not None and eager is not None:

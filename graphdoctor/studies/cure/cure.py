@@ -267,9 +267,7 @@ def cure(
     eager, as_it_was = variant_of(timings.eager, timings, base), before.shown(timings, base)
     if before.look is None:
         as_it_was = replace(as_it_was, findings=reasons(diagnosis, None))
-    cured = None
-    if best_way is not before:
-        cured = replace(best_way.shown(timings, base), name=CURED)
+    cured = None if best_way is before else replace(best_way.shown(timings, base), name=CURED)
     best = best_of(eager, as_it_was, cured, timings.noise)
     changes = best_way.changes if best == CURED else {}
     needed = treated if best == CURED and treated and _has_fixes(treated, best_way) else None

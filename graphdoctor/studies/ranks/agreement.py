@@ -157,10 +157,8 @@ def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement])
     for row, found in zip(rows, agreement, strict=True):
         if not found.agree:
             what = found.differs_in[0]
-            groups = [group.ranks for group in found.groups]
-            if what != "presence":
-                # Ranks can differ in more than the first of it.
-                groups = groups_of(_values(row)[what])
+            # Ranks can differ in more than the first of it.
+            groups = [group.ranks for group in found.groups] if what == "presence" else groups_of(_values(row)[what])
             return Divergence(
                 **values_of(found, "compile", "function", "location", "resumes_at"),
                 ranks=tuple(sorted(rank for group in groups[1:] for rank in group)),
