@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from .base import Document, Fact
+from .base import Document, Fact, values_of
 from .diagnosis import Severity, fails
 from .spec import FailOn
 from .survey import GeometricMean, SharedCause, SurveyCause, SurveyReport, SurveyRow
@@ -239,12 +239,8 @@ def side_of(report: SurveyReport, path: str | None) -> SurveySide:
     """What a comparison says of one survey."""
     return SurveySide(
         path=path,
-        name=report.name,
-        started=report.started,
-        graphdoctor_version=report.graphdoctor_version,
+        **values_of(report, "name", "started", "graphdoctor_version", "planned", "shard"),
         torch=tuple(dict.fromkeys(row.torch for row in report.rows if row.torch is not None)),
         devices=tuple(dict.fromkeys(row.device for row in report.rows if row.device is not None)),
         rows=len(report.rows),
-        planned=report.planned,
-        shard=report.shard,
     )

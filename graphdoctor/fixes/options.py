@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import DeclinedEdits
 from graphdoctor.facts.reading import write_fact
@@ -159,16 +160,11 @@ def _edits(finding: Finding, sources: Sources, *, is_one_enough: bool = False) -
             continue
         found.append(
             Candidate(
-                title=edit.title,
+                **values_of(edit, "title", "is_safe", "drops_output", "reached", "moved_out", "raised"),
                 kind="code",
-                is_safe=edit.is_safe,
                 targets=(finding.fingerprint,),
                 edits=(FileChange(source.path, source.content, wrapped(source.content, edit.content, source.path)),),
                 contains=not recipe.removes,
-                drops_output=edit.drops_output,
-                reached=edit.reached,
-                moved_out=edit.moved_out,
-                raised=edit.raised,
             )
         )
     # A recipe for something else says least of why this isn't fixed.

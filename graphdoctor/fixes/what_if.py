@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
@@ -80,11 +81,8 @@ def _result(trial: Together, recording: Recording) -> TrialResult:
 
 def _described(fix: Candidate) -> Remedy:
     return Remedy(
-        name=fix.name,
-        title=fix.title,
-        snippet=fix.snippet,
+        **values_of(fix, "name", "title", "snippet", "addresses"),
         kind="config" if fix.kind == "config" else "call",
-        addresses=fix.addresses,
         keeps_results=fix.is_safe,
     )
 

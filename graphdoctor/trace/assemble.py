@@ -209,14 +209,11 @@ class Assembler:
         metrics = compile_.metrics or _NOTHING
         backend_us = metrics.aot_autograd_cumulative_compile_time_us
         return Compile(
-            compile_id=compile_.compile_id,
-            frame_id=compile_.frame_id,
-            compiled_autograd_id=compile_.compiled_autograd_id,
-            call_index=compile_.call_index,
-            outcome=compile_.outcome,
+            **values_of(
+                compile_, "compile_id", "frame_id", "compiled_autograd_id", "call_index", "outcome", "attempts"
+            ),
             is_recompile=bool(compile_.reasons) or bool(metrics.recompile_reason),
             recompile_reasons=compile_.reasons,
-            attempts=compile_.attempts,
             restart_reasons=tuple(reason.partition("\n")[0] for reason in metrics.restart_reasons),
             op_count=metrics.graph_op_count,
             guard_count=metrics.guard_count,

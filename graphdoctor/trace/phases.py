@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.picture import Autotuned, Phase
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.sections import Collector
@@ -102,11 +103,8 @@ class Phases(Collector):
         phases = sorted((phase for phase in self._begun if not phase.is_extra), key=lambda phase: phase.start_us)
         return [
             Phase(
-                name=phase.name,
-                compile_id=phase.compile_id,
-                call_index=phase.call_index,
+                **values_of(phase, "name", "compile_id", "call_index", "duration_us"),
                 start_us=phase.start_us - first_us,
-                duration_us=phase.duration_us,
                 depth=depth,
                 process=None,
                 thread=thread,

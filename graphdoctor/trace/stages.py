@@ -140,10 +140,8 @@ class Stages(Collector):
             elif seen.stage is not None and seen.text is not None:
                 printed = parse_graph(seen.text, _named_by(origins))
                 yield StageGraph(
-                    compile_id=seen.compile_id,
-                    stage=seen.stage,
+                    **values_of(seen, "compile_id", "stage", "of"),
                     graph_index=_index(recording, first_index, seen.graph),
-                    of=seen.of,
                     nodes=printed.nodes,
                     unread_lines=printed.unread_lines,
                     code=seen.text,
@@ -154,13 +152,10 @@ class Stages(Collector):
         for seen in self._seen:
             if isinstance(seen, _Seen) and seen.stage is None and seen.text is not None:
                 yield GeneratedCode(
-                    compile_id=seen.compile_id,
+                    **values_of(seen, "compile_id", "file", "fused", "lowered_from"),
                     stage=seen.of,
                     graph_index=_index(recording, first_index, seen.graph),
-                    file=seen.file,
                     kernels=kernels_of(seen.text),
-                    fused=seen.fused,
-                    lowered_from=seen.lowered_from,
                     code=seen.text,
                 )
 

@@ -177,10 +177,9 @@ class Replays:
 
     def equal_sizes(self, name: str) -> EqualSizes:
         """What equaled numbers that the host needs, on the calls and the other inputs of a replay."""
-        found = self._attacks_of(name).get("equal", ())
         return {
             (one["file"], one["function"], one["text"]): Equal(tuple(one["names"]), one["count"], one["is_varied"])
-            for one in found
+            for one in self._attacks_of(name).get("equal", ())
         }
 
     def _attacks_of(self, name: str) -> dict[str, Any]:

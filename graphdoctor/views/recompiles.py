@@ -192,10 +192,9 @@ def what_if_parts(diagnosis: Diagnosis) -> Iterator[Section]:
     if answer.skipped_count:
         rest.append(Note(f"{counted(answer.skipped_count, 'combination')} not tried: there are too many.", "dim"))
     best = answer.results[0]
-    remedies = best.remedies if best.compiles is not None else ()
     rows = [
         Row("with" if number else "try", Code(one.snippet, most=_MOST_LINES) if one.snippet else Note(one.title))
-        for number, one in enumerate(remedies)
+        for number, one in enumerate(best.remedies if best.compiles is not None else ())
     ]
     yield Section("What if", (table, Note(answer.conclusion), *rest, Rows(rows)))
 

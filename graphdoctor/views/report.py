@@ -123,8 +123,7 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     """What was counted and timed, and which functions were compiled."""
     watch, summary = diagnosis.recording.watch, diagnosis.summary
     if words.nothing_compiled(diagnosis) is None:
-        counts = count_texts(summary, watch, is_said=words.said_counts(diagnosis))
-        yield Note(" · ".join(counts), "dim", show="short")
+        yield Note(" · ".join(count_texts(summary, watch, is_said=words.said_counts(diagnosis))), "dim", show="short")
         yield Figures(tuple(figures(diagnosis)), show="long")
         yield from () if page is None or summary.coverage is None else page.coverage()
         if summary.calls or summary.compiles or page is None:

@@ -470,8 +470,7 @@ def _set_in(owner: cst.ClassDef, name: str) -> list[cst.BaseExpression]:
             case cst.AnnAssign(target=target, value=cst.BaseExpression() as value):
                 found += [value] if dotted(target) == f"self.{name}" else []
             case cst.Call(args=[cst.Arg(value=cst.SimpleString() as text), cst.Arg(value=value), *_]):
-                is_buffer = dotted(node.func) == "self.register_buffer" and text.evaluated_value == name
-                found += [value] if is_buffer else []
+                found += [value] if dotted(node.func) == "self.register_buffer" and text.evaluated_value == name else []
     smalls = [small for line in owner.body.body if isinstance(line, cst.SimpleStatementLine) for small in line.body]
     for small in smalls:
         if isinstance(small, cst.Assign) and any(dotted(target.target) == name for target in small.targets):

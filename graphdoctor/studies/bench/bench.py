@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from graphdoctor import __version__
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.bench import BENCH_PARTS, BenchPart, BenchReport, Stages, Sweep, SweepPoint, Variant
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.kernels import CacheUse, KernelShare
@@ -222,9 +223,7 @@ class _Bench:
             status=status,
             reason=reason,
             regions=look.diagnosis.recording.target.regions,
-            graphs=summary.graphs,
-            break_sites=summary.break_sites,
-            recompiles=summary.recompiles,
+            **values_of(summary, "graphs", "break_sites", "recompiles"),
             cuda_graphs=recording.cuda_graphs,
             cache=_with_reasons(shown.cache, recording),
             findings=look.findings,
@@ -267,9 +266,7 @@ def _of_own(variant: Variant, diagnosis: Diagnosis) -> Variant:
     return replace(
         variant,
         regions=diagnosis.recording.target.regions,
-        graphs=summary.graphs,
-        break_sites=summary.break_sites,
-        recompiles=summary.recompiles,
+        **values_of(summary, "graphs", "break_sites", "recompiles"),
         cuda_graphs=diagnosis.recording.cuda_graphs if variant.status == "ok" else None,
         findings=reasons(diagnosis, None),
     )

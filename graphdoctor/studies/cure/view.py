@@ -42,9 +42,8 @@ def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
 
 
 def _step(step: CureStep) -> Row:
-    beside = compiling = None
-    if step.speedup is not None:
-        beside = f"{speedup_text(step.speedup)} beside the best before it"
+    beside = None if step.speedup is None else f"{speedup_text(step.speedup)} beside the best before it"
+    compiling = None
     if step.compile_cold_s is not None and step.compile_before_s is not None:
         compiling = f"compile {seconds_text(step.compile_before_s)} → {seconds_text(step.compile_cold_s)}"
     details = join_texts("; ", beside, compiling, step.reason)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import libcst as cst
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.export import ExportBlocker, WayStatus
 from graphdoctor.facts.fixes import TriedFix, Verdict
@@ -131,13 +132,9 @@ class ExportTrials:
         edits = [one for found in options if found.finding.fingerprint == finding.fingerprint for one in found.fixes]
         calls = [
             Candidate(
-                title=fix.title,
-                kind=fix.kind,
-                is_safe=fix.is_safe,
+                **values_of(fix, "title", "kind", "is_safe", "snippet", "place"),
                 targets=(finding.fingerprint,),
                 change=RunChange(setup=(fix.snippet,)),
-                snippet=fix.snippet,
-                place=fix.place,
             )
             for fix in finding.fixes
             if fix.kind == "call" and fix.snippet is not None and fix.place is not None and fix.place.where == "start"

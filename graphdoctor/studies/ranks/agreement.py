@@ -97,9 +97,7 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     differing += ["cache"] if len(caches) > 1 else []
     return CompileAgreement(
         compile=first.compile_id,
-        function=first.function,
-        location=first.location,
-        resumes_at=first.resumes_at,
+        **values_of(first, "function", "location", "resumes_at"),
         groups=tuple(_group(row, group, usual, values) for group in groups),
         agree=len(groups) == 1,
         differs_in=tuple(differing),

@@ -78,9 +78,7 @@ def read_rank(piece: RankPiece) -> RankReport:
         compiles=_compiles(recording, span, piece.root),
         findings=diagnosis.findings,
         gaps=diagnosis.recording.gaps,
-        first_s=span.first_s,
-        last_s=span.last_s,
-        executed=span.executed,
+        **values_of(span, "first_s", "last_s", "executed"),
         records=recording.evidence.records,
         steps=recording.steps,
     )
