@@ -91,24 +91,21 @@ class SkippedFunction(BreakRule):
         is_native = "likely a C extension or builtin" in site.torch_context
         if not site.is_own_code:
             if not is_native and "marked as skipped" in site.gb_type:
-                yield setting(
-                    "dont_skip_tracing",
-                    f"Let torch trace `{_function(site)}` despite its skip list, if nothing in it breaks",
-                )
+                title = f"Let torch trace `{_function(site)}` despite its skip list, if nothing in it breaks"
+                yield setting("dont_skip_tracing", title)
             return
         name = site.called or _function(site)
+        only = ""
         if _is_left_over(site):
-            yield code_fix("Fix the other break on this line first: it causes this one")
-            return
-        if site.called == "open":
-            yield code_fix("Read or write the file outside the compiled function")
-            return
-        if name.endswith("__iter__"):
-            yield code_fix(f"Loop over `{site.looped_over}` outside the compiled function")
-            return
-        if "tqdm" in name:
-            title = f"Loop over the argument of `{name}`, and keep the progress bar outside the compiled function"
-            yield code_fix(title)
+            only = "Fix the other break on this line first: it causes this one"
+        elif site.called == "open":
+            only = "Read or write the file outside the compiled function"
+        elif name.endswith("__iter__"):
+            only = f"Loop over `{site.looped_over}` outside the compiled function"
+        elif "tqdm" in name:
+            only = f"Loop over the argument of `{name}`, and keep the progress bar outside the compiled function"
+        if only:
+            yield code_fix(only)
             return
         if site.bare_call is not None:
             yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")

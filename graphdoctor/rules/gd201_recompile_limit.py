@@ -139,10 +139,6 @@ def _advice(earlier: Iterable[RecompileEvent], what_if: str) -> str:
 
 def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:
     """The values that made the function recompile before it hit the limit, most frequent first."""
-    counts: Counter[str] = Counter()
-    for event in earlier:
-        counts.update(dict.fromkeys((change.expression for change in event.changes), 1))
-    return [
-        f"{expression if ' ' in expression else f'`{expression}`'} ({count})"
-        for expression, count in counts.most_common(_MAX_CAUSES)
-    ]
+    names = (dict.fromkeys(change.expression for change in event.changes) for event in earlier)
+    counts = Counter(name for changed in names for name in changed)
+    return [f"{quoted(name)} ({count})" for name, count in counts.most_common(_MAX_CAUSES)]

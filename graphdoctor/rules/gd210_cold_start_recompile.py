@@ -94,7 +94,8 @@ def _only_generalized(event: RecompileEvent, graphs: Mapping[str | None, Graph])
     old, new = (_sizes(graphs.get(id_)) for id_ in (cause.nearest, event.compiles[0].compile_id))
     # Where the code makes a constant of a size, the next one compiles again, whatever else is dynamic.
     dims = [(change.source or "", size_dim(change.expression)) for change in event.changes]
-    return bool(old) and _dynamic(old) < _dynamic(new) and not any(isinstance(new.get(dim), int) for dim in dims)
+    before, now = (sum(isinstance(size, str) for size in sizes.values()) for sizes in (old, new))
+    return bool(old) and before < now and not any(isinstance(new.get(dim), int) for dim in dims)
 
 
 def _sizes(graph: Graph | None) -> dict[tuple[str, int | None], int | str]:
@@ -103,17 +104,12 @@ def _sizes(graph: Graph | None) -> dict[tuple[str, int | None], int | str]:
     return {(item.source or item.name, dim): size for item in inputs for dim, size in enumerate(item.shape or ())}
 
 
-def _dynamic(sizes: Mapping[tuple[str, int | None], int | str]) -> int:
-    return sum(isinstance(size, str) for size in sizes.values())
-
-
 def _fixes(changes: Sequence[GuardChange]) -> Fixes:
     # A value that torch carried over a break has no name that stays the same.
     named_ones = (change.source for change in changes if change.source and not is_carried(change.source))
     sources = dict.fromkeys(re.sub(r"\.size\(\)\[\d+\]$", "", source) for source in named_ones)
     if sources:
-        title = "Name what is dynamic from the start"
-        yield sources_setting("dynamic_sources", list(sources), title)
+        yield sources_setting("dynamic_sources", list(sources), "Name what is dynamic from the start")
     yield config_fix(
         "Let torch remember dynamic dims from run to run: set the environment variable TORCH_COMPILE_JOB_ID to a name "
         "of the job",

@@ -25,17 +25,7 @@ from ..replay.leaves import AlikeCalls
 from ..replay.trial import Trial
 from ..target.regions import CompiledRegions, compile_target, described, repeated_blocks
 from ..target.snapshot import RandomState, State
-from ..target.targets import (
-    Call,
-    Calls,
-    Target,
-    args_from,
-    backward,
-    forget_gradients,
-    forward,
-    lacks_batch,
-    signature_of,
-)
+from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, lacks_batch, parameters_of
 from ..torch_private import torch_api, torch_inductor
 from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
 from ..torch_private.torch_cuda_graphs import CudaGraphWatch, asks_for_cuda_graphs
@@ -118,14 +108,12 @@ class Workload:
         function = self.function
         is_module = isinstance(function, torch.nn.Module)
         named = type(function) if is_module else function
-        signature = signature_of(function)
         return {
             "name": self._target.name,
             "kind": self._target.kind,
             "class_name": getattr(named, "__qualname__", type(named).__qualname__),
             "file": self._target.file,
-            "parameters": None if signature is None else list(signature.parameters),
-            "args_from": args_from(function),
+            **parameters_of(function),
             "inputs_from": self._calls.origin,
             "blocks": described(self._blocks) if is_module else None,
         }

@@ -72,12 +72,12 @@ def signature_of(function: Any) -> inspect.Signature | None:  # noqa: ANN401
         return None
 
 
-def args_from(function: Any) -> int:  # noqa: ANN401
-    """Which of these parameters a decorator's ``*args`` begin with; -1 if they begin with ``self``."""
-    called = plain_function(function)
-    if called is None or not called.__code__.co_flags & inspect.CO_VARARGS:
-        return 0
-    return called.__code__.co_argcount - isinstance(function, (torch.nn.Module, MethodType))
+def parameters_of(function: Any) -> dict[str, object]:  # noqa: ANN401
+    """The parameters of that call: fields of ``TargetInfo``."""
+    signature, called, first = signature_of(function), plain_function(function), 0
+    if called is not None and called.__code__.co_flags & inspect.CO_VARARGS:
+        first = called.__code__.co_argcount - isinstance(function, (torch.nn.Module, MethodType))
+    return {"parameters": None if signature is None else list(signature.parameters), "args_from": first}
 
 
 def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401

@@ -81,7 +81,7 @@ _PLAIN: Mapping[str, Form] = {
     ),
     r"BACKEND_MATCH": Form(change="backend", subject="the backend"),
     r"Cache line invalidated because (.+) got deallocated": Form(
-        change="entry_gone", source=r"\1", old="one that is gone", new="another"
+        None, r"\1", None, "entry_gone", "one that is gone", "another"
     ),
     r"utils_device\.CURRENT_DEVICE == None$": Form(
         "DEFAULT_DEVICE", None, "no default device", "default_device", "None", subject="the default device"
