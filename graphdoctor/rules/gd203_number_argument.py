@@ -9,7 +9,7 @@ from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.rules.toolkit import WITHIN_CALL, Fixes, RecompileGroup, RecompileRule, call_fix, code_fix, setting
 
-_READ = re.compile(r"\b(?:item|tolist|int|float)\(")
+_READ = re.compile(r"(\.?)\b(item|tolist|int|float)\(")
 
 
 class NumberArgument(RecompileRule):
@@ -56,12 +56,11 @@ class NumberArgument(RecompileRule):
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
-        if "___stack" in (change.source or "") and _READ.search(change.expression):
+        if "___stack" in (change.source or "") and (read := _READ.search(change.expression)):
             title = "Let torch keep the number in the graph"
-            return (
-                setting("capture_scalar_outputs", title, is_safe=True),
-                code_fix("Keep the tensor: remove `.item()`"),
-            )
+            what = f"`.{read[2]}()`" if read[1] else f"the call of `{read[2]}`"
+            kept = f"Keep the tensor: remove {what}, if only tensor arithmetic uses it"
+            return (setting("capture_scalar_outputs", title, is_safe=True), code_fix(kept))
         if group.is_within_call:
             return (WITHIN_CALL,)
         name = group.passed(change)
