@@ -162,8 +162,7 @@ def test_record_leaves_nothing_but_what_the_program_compiled(is_failing: bool) -
     after = state.process_state()
 
     # Those are Dynamo's own accounts of the program's compiles.
-    changed = {name for name in before if before[name] != after[name]} - {"counters", "always compiled"}
-    assert changed == set()
+    assert {name for name in before if before[name] != after[name]} - {"counters", "always compiled"} == set()
     assert state.foreign_objects() == []
     assert state.living(*PROBE_OBJECTS) == alive
     entries = torch._dynamo.eval_frame._debug_get_cache_entry_list(f)

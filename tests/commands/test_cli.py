@@ -71,9 +71,7 @@ def defines_a_command(path: Path) -> bool:
 
 def test_typer_and_the_quick_way_print_the_same_overview(run_here):
     assert run_here("--no-such", "--help").returncode == 2
-    quick = run_here("-h").stdout
-    typed = run_here("--help", "--help").stdout
-    assert quick == typed == overview()
+    assert run_here("-h").stdout == run_here("--help", "--help").stdout == overview()
 
 
 def test_the_version_is_the_packages(run_here):

@@ -82,8 +82,7 @@ def test_a_trace_folder_and_its_log_are_the_same(run_here):
 
 
 def test_select_compares_less_and_says_so(store, run_here):
-    name = "20261121-042901-000000-item"
-    result = compared(run_here("diff", name, "--select", "GD1", "--format", "json"))
+    result = compared(run_here("diff", "20261121-042901-000000-item", "--select", "GD1", "--format", "json"))
     assert [pair["after"]["code"] for pair in result["same"]] == ["GD103"]
     assert (result["before"]["hidden_findings"], result["after"]["hidden_findings"]) == (1, 1)
     assert [mismatch["aspect"] for mismatch in result["mismatches"]] == ["torch"]

@@ -119,6 +119,5 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for arguments in (("explain", "model.py", "-o", "before.json"), ("baseline",), ("keep", "nightly")):
         run_command(*arguments, cwd=folder, status=0)
     shutil.copy(folder / "before.json", folder / "after.json")
-    trace = next((folder / ".graphdoctor").glob("*/trace"))
-    shutil.copytree(trace, folder / "logs")
+    shutil.copytree(next((folder / ".graphdoctor").glob("*/trace")), folder / "logs")
     return folder

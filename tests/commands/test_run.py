@@ -245,8 +245,7 @@ def test_a_module_a_folder_a_path_with_spaces_and_standard_input_are_run_as_pyth
     assert_alike(tmp_path, "a script.py")
     assert_alike(tmp_path, package / "module.py")
     assert_alike(tmp_path, "-m", "package.nothing")
-    piped = run(tmp_path, "-q", "-", "x", text="import sys; print(sys.argv)")
-    assert piped.stdout == "['-', 'x']\n"
+    assert run(tmp_path, "-q", "-", "x", text="import sys; print(sys.argv)").stdout == "['-', 'x']\n"
 
 
 def test_everything_behind_the_script_is_the_scripts(tmp_path):

@@ -168,8 +168,7 @@ def test_a_proposer_is_told_why_an_edit_failed_until_one_holds(folder: Path) -> 
     assert "no attribute 'v'" in second["earlier"][0]["reason"]
     assert (folder / "model.py").read_text() == MODEL
     # What was verified is written without asking anybody again.
-    wrote = run_command("fix", "model.py", *options, "--apply", cwd=folder, status=0)
-    assert "Wrote" in wrote.stderr
+    assert "Wrote" in run_command("fix", "model.py", *options, "--apply", cwd=folder, status=0).stderr
     assert len(log.read_text().splitlines()) == 3
     assert "(x * 2) * self.w" in (folder / "model.py").read_text()
 

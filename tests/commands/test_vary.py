@@ -303,8 +303,7 @@ def test_another_size_keeps_the_values_valid_and_the_memory_order() -> None:
 
     from graphdoctor.probe.replay.arguments import resized
 
-    x = torch.arange(6).reshape(2, 3).t()
-    wide = resized(x, 0, 5)
+    wide = resized(torch.arange(6).reshape(2, 3).t(), 0, 5)
     assert wide.tolist() == [[0, 3], [1, 4], [2, 5], [0, 3], [1, 4]]
     assert wide.stride() == (1, 5)
     assert resized(torch.empty(0, 2), 0, 3).shape == (3, 2)

@@ -64,6 +64,5 @@ def test_an_answer_that_comes_late_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(OnRay, "_cluster", cluster)
     monkeypatch.setattr(on_ray, "_beginnings", lambda _ray: Actor())
     begun: list[tuple[int, str | None]] = []
-    outcomes = OnRay(None).run(pieces.square, [0], on_begin=lambda *what: begun.append(what))
-    assert list(outcomes) == [(0, 0)]
+    assert list(OnRay(None).run(pieces.square, [0], on_begin=lambda *what: begun.append(what))) == [(0, 0)]
     assert begun == [(0, "10.0.0.2")]

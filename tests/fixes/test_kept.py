@@ -209,8 +209,7 @@ def test_what_is_not_what_was_kept_is_refused(project: Project, keep: Callable[[
 
 def test_the_newest_counts(project: Project) -> None:
     project.keep()
-    older = project.found()
-    assert isinstance(older, KeptFixes)
+    assert isinstance(project.found(), KeptFixes)
     digest = hashlib.sha256((project.recording / "verified.json").read_bytes()).hexdigest()
     second = project.folder / ".graphdoctor" / "20261122-111112-000001-model"
     second.mkdir()

@@ -90,8 +90,7 @@ def test_where_nothing_was_compiled_again_there_is_nothing_to_try() -> None:
 
 def test_combinations_are_bounded_all_together_first() -> None:
     scales = [change("number", f"s{n}", "1", "2", source=f"L['s{n}']") for n in range(5)]
-    tried = found(*scales, parameters=tuple(f"s{n}" for n in range(5)))
-    trials, skipped = tried.combined(12)
+    trials, skipped = found(*scales, parameters=tuple(f"s{n}" for n in range(5))).combined(12)
     assert len(trials) == 12
     assert [len(trial) for trial in trials] == [1] * 6 + [5] + [2] * 5
     assert skipped == 26 - 6

@@ -72,8 +72,7 @@ def runs(
         graphs=tuple(graph(index=index) for index in range(len(breaks) + 1)),
         coverage=Coverage(graph_ops=coverage, eager_ops=100 - coverage, extra_calls=1, extra_compiles=0),
     )  # fmt: skip
-    replay = Replay(compared={"eager": compared} if compared else {})
-    return facts.replace(replay=replay)
+    return facts.replace(replay=Replay(compared={"eager": compared} if compared else {}))
 
 
 class Script:
@@ -550,8 +549,7 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
 
     def options(observed: Observed, sources: Sources, _selection: Selection) -> list[Options]:
         sources._originals.setdefault(path, original)
-        base = sources._program.content.get(path, original)
-        path.write_bytes(base)
+        path.write_bytes(sources._program.content.get(path, original))
         makers = {3: lambda: edit("a", path, 3, 4), 4: lambda: edit("b", path, 4)}
         made = [(finding, makers[finding.location.line]()) for finding in observed.diagnosis.findings]
         path.write_bytes(original)

@@ -26,8 +26,7 @@ def treated(folder: Path, statement: str) -> dict[str, Any]:
 
 
 def test_a_fix_that_the_backend_does_not_take_is_named(tmp_path: Path) -> None:
-    statement = 'assert "where" not in graph.code, "no where here"'
-    treatment = treated(tmp_path, statement)
+    treatment = treated(tmp_path, 'assert "where" not in graph.code, "no where here"')
     failed = [case for case in treatment["tried"] if case["verdict"] == "failed"]
     assert failed
     for case in failed:

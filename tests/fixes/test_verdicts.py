@@ -86,8 +86,7 @@ def unstable(kind: Any) -> Untouched:
 def hiding() -> Observed:
     """A break at line 3, and one that hides what is behind it."""
     before = seen(3)
-    breaks = (*before.recording.breaks, record(entry(4), effect="rest_eager"))
-    facts = before.recording.replace(breaks=breaks)
+    facts = before.recording.replace(breaks=(*before.recording.breaks, record(entry(4), effect="rest_eager")))
     return Observed(facts, diagnosed(facts))
 
 

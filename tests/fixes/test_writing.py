@@ -256,8 +256,7 @@ class TestGit:
         changes = committed(tmp_path, "a.py", "b.py", name)
         change_of(tmp_path / "a.py", BEFORE + b"\n")
         written(changes[2:])
-        again = change_of(tmp_path / name, BEFORE + b"\n")
-        assert "has uncommitted changes" in refused([again]).message
+        assert "has uncommitted changes" in refused([change_of(tmp_path / name, BEFORE + b"\n")]).message
 
     def test_a_linked_file_is_looked_up_where_it_lies(self, tmp_path: Path) -> None:
         repository = tmp_path / "repository"
@@ -343,8 +342,7 @@ def test_what_git_could_not_restore_is_refused_unless_forced(tmp_path: Path) -> 
 class TestChecking:
     def test_files_are_checked_by_what_git_and_the_disk_say_and_not_written(self, tmp_path: Path) -> None:
         changes = committed(tmp_path, "a.py", "b.py")
-        other = FileChange(changes[0].path, BEFORE, BEFORE + b"x")
-        check([*changes, other], force=False)
+        check([*changes, FileChange(changes[0].path, BEFORE, BEFORE + b"x")], force=False)
         assert changes[0].path.read_bytes() == BEFORE
         changes[1] = change_of(tmp_path / "b.py", BEFORE + b"\n")
         with pytest.raises(GraphDoctorError, match=r"b\.py has uncommitted changes"):

@@ -36,8 +36,7 @@ def test_images_come_with_as_many_tokens_as_the_model_says_that_they_make() -> N
     # Ordinary ids are no special tokens.
     low, high = map(int, re.search(r"randint\((\d+), (\d+),", first.body).groups())
     assert 2 < low < high <= 255
-    error = ValueError("Image features and image tokens do not match, tokens: 8, features: 32")
-    second = trying.send(error)
+    second = trying.send(ValueError("Image features and image tokens do not match, tokens: 8, features: 32"))
     assert "placeholders[:, 1:17] = True" in second.body
     assert second.notes == ("It is called with text and images.",)
 

@@ -87,8 +87,7 @@ def test_any_value_has_a_text_and_a_description(value: object) -> None:
 
 
 def test_a_tensor_is_described_without_its_values() -> None:
-    huge = torch.empty(1, device="meta").expand(2**40)
-    described = value_description(huge)
+    described = value_description(torch.empty(1, device="meta").expand(2**40))
     assert (described["dtype"], described["shape"], described["stride"]) == ("f32", [2**40], [0])
     assert described["requires_grad"] is False
 

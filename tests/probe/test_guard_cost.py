@@ -136,8 +136,7 @@ def test_random_numbers_are_put_back() -> None:
 def test_parts_of_a_tree_are_arguments_modules_and_globals() -> None:
     seen: list[Any] = []
     torch_guards.on_compiled_code(lambda code, made: seen.append((code, made)))
-    net = torch.nn.Sequential(torch.nn.Linear(4, 4))
-    torch.compile(net, backend="eager")(torch.ones(2, 4))
+    torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4)), backend="eager")(torch.ones(2, 4))
     code, made = seen[-1]
     entry = torch_guards.cache_entry(code, made)
     assert entry is not None

@@ -107,8 +107,7 @@ def test_a_call_that_compiles_nothing_is_profiled_with_the_programs_own_graphs(v
 
 def test_arguments_that_the_calls_change_are_put_back(mutated):
     lanes = _lanes(mutated)
-    compiling = {found.call_index for found in mutated.compiles}
-    assert compiling == {1, 4}
+    assert {found.call_index for found in mutated.compiles} == {1, 4}
     for index in (2, 3, 5):
         assert lanes[index].is_profiled
         # Forward, then the backward graph of the same.

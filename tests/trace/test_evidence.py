@@ -111,8 +111,7 @@ def test_sizes_and_conditions_are_kept_with_the_line_of_the_program(tmp_path: Pa
 
 
 def test_more_sizes_than_fit_are_counted() -> None:
-    intake = Intake(Environment())
-    evidence = Evidence(intake._logged_entries)
+    evidence = Evidence(Intake(Environment())._logged_entries)
     for number in range(2005):
         evidence.add(Record("create_symbol", False, {"symbol": f"s{number}"}, {}))
     found = evidence.finish()

@@ -42,8 +42,7 @@ def test_damage_of_the_log() -> None:
         "log_damage",
         "unreadable_record",
     ]
-    cut = LogDamage(broken_records=1, is_last_broken=True)
-    (gap,) = log_gaps(cut, {})
+    (gap,) = log_gaps(LogDamage(broken_records=1, is_last_broken=True), {})
     assert (gap.kind, gap.message) == ("log_cut", "Couldn't read 1 record of the trace log; the last one is cut off.")
 
 

@@ -80,9 +80,8 @@ def test_a_payload_that_is_cut_at_the_end_is_no_payload() -> None:
 
 
 def test_a_payload_that_is_not_what_torch_wrote_is_kept_and_told() -> None:
-    altered = header(a={}, has_payload=hashlib.md5(b"one").hexdigest())
 
-    records, damage = read(altered, "\ttwo", header(b={}))
+    records, damage = read(header(a={}, has_payload=hashlib.md5(b"one").hexdigest()), "\ttwo", header(b={}))
 
     assert [record.payload for record in records] == ["two", None]
     assert damage == LogDamage(records=2, altered_payloads=1)

@@ -99,8 +99,7 @@ def test_why_a_function_has_no_coverage(counts: Record, calls: list[Record], rea
 
 def test_a_programs_numbers_are_sums_and_unknown_if_one_part_is() -> None:
     known = (called(9), [call(2, ops=(3, 1)), call(3, 100.0)])
-    other = (called(9, compiled="g"), [call(2, ops=(1, 5)), call(3, 50.0)])
-    both = watch_of(known, other)
+    both = watch_of(known, (called(9, compiled="g"), [call(2, ops=(1, 5)), call(3, 50.0)]))
     assert both.coverage is not None
     assert (both.coverage.graph_ops, both.coverage.eager_ops, both.coverage.share) == (4, 6, 0.4)
     assert both.coverage.eager_op_names == {"aten::add": 6}

@@ -96,8 +96,7 @@ def test_an_older_entry_is_named_where_only_values_differ_that_changed(growing: 
     assert prompt["nearest"] == "0/0"
     (change,) = prompt["cause"]
     assert (change["expression"], change["old"], change["previous"], change["new"]) == ("x.shape[1]", "6", "1", "9")
-    also = {change["expression"] for change in prompt["also_changed"]}
-    assert "len(cache)" in also
+    assert "len(cache)" in {change["expression"] for change in prompt["also_changed"]}
 
 
 def test_a_mode_that_was_compiled_before_is_no_cause(tmp_path: Path) -> None:
@@ -118,8 +117,7 @@ def test_the_caches_of_a_language_model(tmp_path: Path, kept: str) -> None:
     pytest.importorskip("transformers")
     document = recorded("kept_values.py:model", tmp_path, "--no-grad", CACHE=kept)
     agrees_with_torch(document, torchs_reasons("kept_values.py", tmp_path, CACHE=kept))
-    token = document["recompiles"][0]
-    assert ("input_ids.shape[1]", "6", "1") in sizes_of(token)
+    assert ("input_ids.shape[1]", "6", "1") in sizes_of(document["recompiles"][0])
     if kept == "static":
         assert len(document["recompiles"]) == 1
         return

@@ -90,8 +90,7 @@ def two_values() -> list[Finding]:
 def test_a_recompile_that_two_values_caused_is_counted_once() -> None:
     found = [finding for finding in two_values() if finding.compile_ids]
     assert len({finding.code for finding in found}) == 2
-    shared = set(found[0].compile_ids) & set(found[1].compile_ids)
-    assert shared == {"0/3"}
+    assert set(found[0].compile_ids) & set(found[1].compile_ids) == {"0/3"}
     one, other = (
         finding.replace(fixes=(Fix(title=f"Fix {number}", kind="call"),))
         for number, finding in enumerate(sorted(found, key=lambda each: -len(each.compile_ids)))
@@ -159,8 +158,7 @@ def test_a_setting_that_drops_all_output_is_not_preferred() -> None:
 
 def test_a_single_break_keeps_the_order_of_its_rule() -> None:
     [finding, *_] = prints(PRINT)
-    facts = recording(breaks=(record(entry(20), chain=(PRINT,)),))
-    [alone] = diagnosed(facts).findings
+    [alone] = diagnosed(recording(breaks=(record(entry(20), chain=(PRINT,)),))).findings
     assert alone.fixes[0].setting is None
     assert finding.fixes[0].setting is not None
 

@@ -156,8 +156,7 @@ def test_the_parts_of_a_call_add_up_to_it() -> None:
     assert [part.kind for part in parts] == ["library", "generated", "copies", "outside"]
     assert sum(part.us for part in parts) == KERNELS.call_us
     assert sum(part.share for part in parts) == pytest.approx(1)
-    at_once = KERNELS.replace(call_us=3000.0)
-    (drawing,) = (part for part in kernel_view(at_once) if isinstance(part, Drawing))
+    (drawing,) = (part for part in kernel_view(KERNELS.replace(call_us=3000.0)) if isinstance(part, Drawing))
     assert [part.kind for part in drawing.facts["parts"]] == ["library", "generated", "copies"]
     unknown = kernel_view(KERNELS.replace(library_us=None))
     assert "default: unknown; 3.61 ms in all under the profiler" in [*statements(tuple(unknown))]
@@ -165,8 +164,7 @@ def test_the_parts_of_a_call_add_up_to_it() -> None:
 
 def test_results_stand_beside_eager_modes_own_error() -> None:
     random = Correctness(is_bitwise_equal=False, is_eager_repeatable=False, note="dropout differs by design")
-    exact = ResultError(kind="state", variant=0.0, eager=0.0)
-    with_state = ROUNDED.replace(errors=(*ROUNDED.errors, exact))
+    with_state = ROUNDED.replace(errors=(*ROUNDED.errors, ResultError(kind="state", variant=0.0, eager=0.0)))
     variants = [
         variant(name, correctness=each) for name, each in zip("abcd", (EXACT, ROUNDED, with_state, random), strict=True)
     ]

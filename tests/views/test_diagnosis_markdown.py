@@ -48,7 +48,6 @@ def test_text_from_a_program_is_no_markup() -> None:
 
 
 def test_many_findings_fit_into_a_comment_and_the_rest_is_counted() -> None:
-    breaks = tuple(record(entry(line, f"print({line})")) for line in range(10, 900))
-    text = written(recording(breaks=breaks))
+    text = written(recording(breaks=tuple(record(entry(line, f"print({line})")) for line in range(10, 900))))
     assert len(text) <= MAX_CHARACTERS
     assert "left out" in text

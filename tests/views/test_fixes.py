@@ -190,8 +190,7 @@ FORMS: dict[str, Callable[[], tuple[Recording, Treatment | None]]] = {
 
 
 def test_a_run_that_ended_early_shows_not_that_there_is_nothing_to_fix() -> None:
-    failed = recording().replace(is_partial=True)
-    told = rendered(failed)
+    told = rendered(recording().replace(is_partial=True))
     assert "Nothing to fix" not in told
     assert "No fixes were tried: the run ended before torch broke or recompiled." in words(told)
 
@@ -214,8 +213,7 @@ def test_markdown(snapshot: SnapshotAssertion, make: Callable[[], tuple[Recordin
 def test_markdown_without_trials_and_with_too_many() -> None:
     known, treatment = peeled()
     assert markdown(known, None).endswith("\n\n**No fixes were tried.**\n\nNext: `graphdoctor fix model.py`\n")
-    many = treatment.replace(left=treatment.left * 2000)
-    text = markdown(known, many)
+    text = markdown(known, treatment.replace(left=treatment.left * 2000))
     assert len(text) <= MAX_CHARACTERS
     assert "left out to keep the comment short enough" in text
 

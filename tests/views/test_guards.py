@@ -71,8 +71,7 @@ def test_modules_that_check_other_things_stay_apart() -> None:
 
 
 def test_a_cost_that_is_not_known_for_all_is_not_shown_for_the_group() -> None:
-    partly = LAYERS.replace(bill=LAYERS.bill[:3])
-    (layers,) = [part for _, part in walk(parts_of(partly)) if part.times == 12]
+    (layers,) = [part for _, part in walk(parts_of(LAYERS.replace(bill=LAYERS.bill[:3]))) if part.times == 12]
     assert layers.check_us is None
 
 

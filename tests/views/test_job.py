@@ -35,8 +35,7 @@ def eight() -> Job:
 def many() -> Job:
     """37 of 64 ranks recompile, more often than fits."""
     made = uneven(64, others=range(3, 40), causes=20)
-    ranks = tuple(each.replace(complete=None) for each in made.ranks)
-    return made.replace(ranks=ranks, gaps=(UNRECORDED,))
+    return made.replace(ranks=tuple(each.replace(complete=None) for each in made.ranks), gaps=(UNRECORDED,))
 
 
 def scattered() -> Job:

@@ -35,8 +35,7 @@ BROKEN = recording(breaks=(record(entry(12)),))
 def is_accepted(command: str) -> bool:
     """Whether the command line takes it; nothing runs."""
     program, name, *arguments = shlex.split(command)
-    group = typer.main.get_command(application([name]))
-    found = group.commands[name]  # type: ignore[attr-defined]
+    found = typer.main.get_command(application([name])).commands[name]  # type: ignore[attr-defined]
     found.make_context(name, arguments).close()
     return program == "graphdoctor"
 

@@ -119,5 +119,4 @@ def test_what_changed_is_named_and_nothing_that_was_not_measured(snapshot: Snaps
     ],
 )
 def test_only_what_removes_its_break_is_called_verified(verdicts: list[Verdict], title: str) -> None:
-    told = shown(treated(*(fix(number, verdict=verdict) for number, verdict in enumerate(verdicts))))
-    assert title in told
+    assert title in shown(treated(*(fix(number, verdict=verdict) for number, verdict in enumerate(verdicts))))

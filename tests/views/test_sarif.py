@@ -129,5 +129,4 @@ def test_regions_do_what_the_diff_does(before, after, is_ended, is_ended_after):
 
 
 def test_a_diff_of_two_files_is_two_edits_and_a_quoted_path_is_read():
-    other = unified(b"a\n", b"b\n", 'odd"name.py')
-    assert list(edits_of(DIFF + other)) == ["model.py", 'odd"name.py']
+    assert list(edits_of(DIFF + unified(b"a\n", b"b\n", 'odd"name.py'))) == ["model.py", 'odd"name.py']

@@ -168,8 +168,7 @@ def test_verbose_leaves_nothing_out() -> None:
 def test_generated_code_can_be_copied() -> None:
     line = f"    buf0 = empty_strided_cpu({', '.join(map(str, range(60)))})  # [bold]"
     code = f"def call(args):\n{line}\n"
-    fusion = trained()[4].replace(code=code)
-    assert f"  {line}\n" in rendered(staged(fusion), is_verbose=True) + "\n"
+    assert f"  {line}\n" in rendered(staged(trained()[4].replace(code=code)), is_verbose=True) + "\n"
 
 
 def test_a_stage_is_listed_unless_the_same_graph_is_above() -> None:

@@ -249,8 +249,7 @@ NO_DEVICE = failed("bert", "skipped", variant="dynamic", error="No such device."
     ],
 )
 def test_the_answer_says_no_more_than_is_known(rows: list[SurveyRow], said: str) -> None:
-    variants = FOUR[: len({each.variant for each in rows})]
-    assert verdict(made(rows, variants))[0].endswith(said)
+    assert verdict(made(rows, FOUR[: len({each.variant for each in rows})]))[0].endswith(said)
     assert verdict(made([row("bert"), NO_DEVICE], FOUR[:2]))[1] == "warning"
 
 

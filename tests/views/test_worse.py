@@ -32,8 +32,7 @@ def test_without_a_coverage_it_is_unknown_not_0():
 
 
 def test_another_number_of_calls_is_said():
-    run = BaselineRun(calls=3, graphs=3)
-    (words,) = baseline_notes(target(baseline_torch="2.13.0", baseline_run=run))
+    (words,) = baseline_notes(target(baseline_torch="2.13.0", baseline_run=BaselineRun(calls=3, graphs=3)))
     assert words == "This run made 1 call, the baseline's 3, so findings can differ for that."
 
 

@@ -268,5 +268,4 @@ def test_every_expression_is_found_at_its_place(content: bytes) -> None:
         )
         assert found is not None
         assert source.position(found).start == place.start
-        statement = source.statement_at(place.start.line)
-        assert statement is not None
+        assert source.statement_at(place.start.line) is not None

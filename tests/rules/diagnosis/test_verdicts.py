@@ -82,8 +82,7 @@ def test_a_tried_edit_replaces_what_the_rule_suggests_in_code() -> None:
 
 def test_verified_fixes_come_first_and_failed_ones_last() -> None:
     failed = tried(kind="call", snippet="a()", verdict="failed")
-    verified = tried(kind="call", snippet="b()")
-    shown = codes(with_trials(failed, verified).fixes)
+    shown = codes(with_trials(failed, tried(kind="call", snippet="b()")).fixes)
     assert (shown[0], shown[-1]) == ("b()", "a()")
 
 
@@ -122,11 +121,9 @@ def test_a_finding_that_only_another_one_s_fix_removed_goes_with_that() -> None:
 def test_code_that_no_edit_could_be_written_for_is_said_in_words() -> None:
     known = FACTS.replace(sources=(context(12, 'log.info("x")'),))
     (bare,) = diagnosed(known).findings
-    guard = next(fix for fix in bare.fixes if fix.kind == "code")
-    assert guard.snippet is not None
+    assert next(fix for fix in bare.fixes if fix.kind == "code").snippet is not None
     treatment = Treatment(tried=(), before=MEASURES, declined={bare.fingerprint: "the call's value is used"})
-    declined = known.replace(treatment=treatment)
-    (finding,) = diagnosed(declined).findings
+    (finding,) = diagnosed(known.replace(treatment=treatment)).findings
     (untried,) = diagnosed(known.replace(declined=DeclinedEdits(reasons=treatment.declined))).findings
     assert untried.fixes == finding.fixes
     shown = next(fix for fix in finding.fixes if fix.kind == "code")

@@ -107,8 +107,7 @@ def refusing(eager="ok", breaks=((5, "a"),)):
         exit=ProbeExit(status=1, reason="error", message="Refused.", hint="Look."),
         is_partial=True,
     )
-    raised = tuple(found.replace(severity="error") for found in diagnosis.findings)
-    return diagnosis.replace(findings=raised)
+    return diagnosis.replace(findings=tuple(found.replace(severity="error") for found in diagnosis.findings))
 
 
 def old_entry(diagnosis):

@@ -182,8 +182,7 @@ def test_a_size_that_fails_says_so_and_the_others_are_measured(tmp_path):
     assert [variant["status"] for variant in large["variants"]] == ["failed", "skipped"]
     assert "at most 64 samples" in large["variants"][0]["reason"]
     # Again, without running anything.
-    again = run_command("bench", "--format", "json", cwd=tmp_path)
-    assert again.stdout == process.stdout
+    assert run_command("bench", "--format", "json", cwd=tmp_path).stdout == process.stdout
 
 
 def test_a_size_of_no_argument_is_refused_by_name(tmp_path):
@@ -224,8 +223,7 @@ def test_by_default_the_user_s_own_run_is_recorded_while_it_is_timed(quick):
     assert "GD" in own["findings"][0]["code"]
     assert own["compile_warm_s"] > 0
     assert own["break_even_calls"] == own["break_even_warm"]["calls"]
-    reported = run_command("report", "--format", "json", cwd=quick.folder)
-    found = json.loads(reported.stdout)
+    found = json.loads(run_command("report", "--format", "json", cwd=quick.folder).stdout)
     assert found["recording"]["target"]["compile_arguments"]["backend"] == "aot_eager"
     assert found["recording"]["exit"]["reason"] == "finished"
     assert [call["index"] for call in found["recording"]["calls"]] == [1]
@@ -276,8 +274,7 @@ def test_a_program_that_fails_is_told_as_explain_tells_it_and_no_study_of_it_is_
     process = run_command(command, "failing.py", cwd=tmp_path, status=2)
     assert "mat1 and mat2 shapes cannot be multiplied" in " ".join(process.stderr.split())
     assert not process.stdout
-    again = run_command(command, cwd=tmp_path, status=2)
-    assert f"holds no {command}" in " ".join(again.stderr.split())
+    assert f"holds no {command}" in " ".join(run_command(command, cwd=tmp_path, status=2).stderr.split())
 
 
 @pytest.mark.nightly
@@ -293,8 +290,7 @@ def test_two_benches_on_a_busy_machine_do_not_contradict_each_other(tmp_path):
         for process in spinning:
             process.kill()
             process.wait()
-    judged = {json.loads(run.stdout)["variants"][1]["judgement"] for run in runs}
-    assert not {"faster", "slower"} <= judged
+    assert not {"faster", "slower"} <= {json.loads(run.stdout)["variants"][1]["judgement"] for run in runs}
 
 
 def test_an_interrupt_is_said_and_leaves_no_process(tmp_path):

@@ -161,8 +161,7 @@ def test_nothing_is_compared_with_a_program_that_fails(failing: str) -> None:
 
 
 def test_outputs_that_are_too_large_to_compare_are_not_called_correct() -> None:
-    note = "from call 1 on, values are too large to compare"
-    verdict = judged(replayed(kinds=("state",), note=note))
+    verdict = judged(replayed(kinds=("state",), note="from call 1 on, values are too large to compare"))
     assert (verdict.correct, verdict.reason) == (None, "its outputs are too large to compare")
 
 
@@ -174,8 +173,7 @@ def test_outputs_that_are_too_large_to_compare_are_not_called_correct() -> None:
     ],
 )
 def test_what_float64_does_not_say_is_noted(more: dict[str, Any], note: str) -> None:
-    verdict = judged(replayed(**more))
-    assert verdict.correctness.note == note
+    assert judged(replayed(**more)).correctness.note == note
 
 
 def test_other_random_numbers_in_float64_are_named() -> None:

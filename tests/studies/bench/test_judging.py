@@ -79,5 +79,4 @@ def test_an_interval_that_holds_1_has_no_end_and_a_slower_variant_never_pays():
     assert break_even(1.0, 1000.0, ratio(1.5, 0.99, 2.0)).high is None
     assert break_even(1.0, 1000.0, ratio(0.9, 0.8, 1.1)) is None
     assert break_even(None, 1000.0, ratio(2.0, 1.9, 2.1)) is None
-    free = break_even(0.0, 1000.0, ratio(2.0, 1.9, 2.1))
-    assert free.calls == 0
+    assert break_even(0.0, 1000.0, ratio(2.0, 1.9, 2.1)).calls == 0

@@ -146,8 +146,7 @@ def test_a_process_that_ends_leaves_the_others_to_go_on_and_without_the_referenc
 
 
 def test_call_times_are_those_of_all_blocks():
-    turns = Turns(medians_us=[2.0], times_us=[1.0, 2.0, 3.0, 4.0, 5.0], call_count=50)
-    found = turns.call_times()
+    found = Turns(medians_us=[2.0], times_us=[1.0, 2.0, 3.0, 4.0, 5.0], call_count=50).call_times()
     assert (found.min, found.q1, found.median, found.q3, found.max) == (1.0, 2.0, 3.0, 4.0, 5.0)
     assert found.mean == pytest.approx(3.0)
     assert found.count == 50

@@ -187,8 +187,7 @@ def test_without_what_is_found_no_bug_is_left_and_each_part_of_it_counts(bugs: l
     if found.first is None:
         return
     assert found.first == INDUCTOR
-    switch = Switch("found", lines=found.workaround.lines, spec=found.workaround.arguments)
-    compiler.run(INDUCTOR, [switch])
+    compiler.run(INDUCTOR, [Switch("found", lines=found.workaround.lines, spec=found.workaround.arguments)])
     assert not compiler.is_wrong
 
 

@@ -31,8 +31,7 @@ def work(tmp_path: Path, recorded: Path) -> Path:
 @pytest.fixture(scope="module")
 def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which a program full of marks was recorded, its last call failing."""
-    folder = tmp_path_factory.mktemp("marked")
-    program, variables = write_program(folder)
+    program, variables = write_program(tmp_path_factory.mktemp("marked"))
     process = run_command(
         "explain", program.name, "--format", "json", cwd=program.parent, env=clean_environment(**variables)
     )

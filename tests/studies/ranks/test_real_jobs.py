@@ -107,8 +107,7 @@ def test_a_rank_that_dies_is_not_complete(jobs):
     assert [each["complete"] for each in found["ranks"]][1] is False
     parted = found["first_divergence"]
     assert parted is not None and parted["what"] == "presence"
-    lacking = [value["ranks"] for value in parted["values"] if value["value"] == "-"]
-    assert lacking == [[1]]
+    assert [value["ranks"] for value in parted["values"] if value["value"] == "-"] == [[1]]
     assert found["ranks"][1]["missed"] == 1
     (hang,) = found["hangs"]
     assert hang["missing"] == [1]

@@ -93,8 +93,7 @@ def test_a_run_that_torch_left_records_out_of_is_no_crash():
     assert outcome_of(whole).status == "ok"
     gap = CaptureGap(code="GD902", kind="unrecorded_compile", message="One is missing.")
     assert outcome_of(with_facts(whole, gaps=(gap,))).status == "ok"
-    unfinished = with_facts(whole, calls=(Call(index=1, outcome="unfinished"),))
-    assert outcome_of(unfinished).status == "crashed"
+    assert outcome_of(with_facts(whole, calls=(Call(index=1, outcome="unfinished"),))).status == "crashed"
 
 
 def test_calls_of_which_nothing_was_compiled_are_no_pass():

@@ -93,8 +93,7 @@ def test_a_share_needs_both_times() -> None:
     assert whole.sets[0].bill[0].guard_count == 1
     cut = read(COSTED, cost=cost | {"entries": [{"compile_id": "0/0", "runs": 2}]})
     assert (cut.checks_us, cut.warm_share) == (None, None)
-    incomplete = read(COSTED, cost=cost | {"entries": [entry], "is_complete": False})
-    assert incomplete.warm_share is None
+    assert read(COSTED, cost=cost | {"entries": [entry], "is_complete": False}).warm_share is None
     assert read(COSTED).sets[0].runs_per_call is None
 
 
@@ -114,8 +113,7 @@ def test_what_a_whole_measurement_did_not_meet_is_not_reached() -> None:
 
 
 def test_a_root_of_torchs_own_class_is_self() -> None:
-    wrapper = factories.frame().replace(code_name="inner", origin="torch")
-    recording = factories.recording(frames=(wrapper,))
+    recording = factories.recording(frames=(factories.frame().replace(code_name="inner", origin="torch"),))
     tree = parse_tree("+- RootGuardManager\n| +- EQUALS_MATCH: L['fn']._modules['0'].p == 0.5")
     assert [node.expression for node in guards_in(recording, {"0/0": tree}).sets[0].nodes] == ["self[0].p"]
 

@@ -41,8 +41,7 @@ def stand_in(tmp_path: Path) -> Callable[[str], Path]:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_probe_and_what_it_started_end_with_a_killed_parent(tmp_path, stand_in):
-    python = stand_in("sleep 600 & echo $$ $! > pids; wait")
-    command = [sys.executable, "-c", PARENT, str(python)]
+    command = [sys.executable, "-c", PARENT, str(stand_in("sleep 600 & echo $$ $! > pids; wait"))]
     with subprocess.Popen(command, cwd=tmp_path, env=clean_environment()) as parent:
         pids = pids_in(tmp_path / "pids")
         assert all(map(is_running, pids))
@@ -61,8 +60,7 @@ def test_what_forks_probes_ends_too_while_it_imports_torch(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_what_a_program_left_running_goes_on_after_the_end(tmp_path, stand_in):
-    python = stand_in("sleep 600 > /dev/null 2>&1 & echo $! > pids")
-    command = [sys.executable, "-c", PARENT, str(python)]
+    command = [sys.executable, "-c", PARENT, str(stand_in("sleep 600 > /dev/null 2>&1 & echo $! > pids"))]
     subprocess.run(command, cwd=tmp_path, env=clean_environment(), timeout=60, check=True)
     (pid,) = pids_in(tmp_path / "pids")
     assert is_running(pid)

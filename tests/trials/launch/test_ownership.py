@@ -53,8 +53,7 @@ def test_results_of_trials_come_later_and_change_nothing(recording):
 
 
 def test_a_recording_that_was_moved_is_not_ones_own(recording):
-    moved = recording.rename(recording.parent / "moved")
-    assert not is_own(moved)
+    assert not is_own(recording.rename(recording.parent / "moved"))
 
 
 def test_another_machine_is_another(recording, monkeypatch):

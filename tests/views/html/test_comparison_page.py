@@ -65,13 +65,11 @@ def test_a_link_to_a_finding_leads_to_it_and_each_id_is_given_once(visit, tmp_pa
     expect(page.locator(f"#finding-{last}")).to_be_in_viewport()
     ids = page.locator("[id]").evaluate_all("all => all.map(one => one.id)")
     assert len(ids) == len({*ids})
-    hrefs = page.locator("a[href]").evaluate_all("all => all.map(one => one.hash.slice(1))")
-    assert {*hrefs} <= {*ids}
+    assert {*page.locator("a[href]").evaluate_all("all => all.map(one => one.hash.slice(1))")} <= {*ids}
 
 
 def test_the_command_writes_the_page(visit, run_here, tmp_path, reported):
-    item = RECORDED_LOGS / "2.13.0" / "item"
-    run_here("diff", item, reported.recording, "--html", "--no-open", status=0)
+    run_here("diff", RECORDED_LOGS / "2.13.0" / "item", reported.recording, "--html", "--no-open", status=0)
     page = visit(tmp_path / "graphdoctor-diff.html")
     codes = sorted(page.locator("#new .card h3 .code").all_inner_texts())
     assert codes == sorted(finding["code"] for finding in reported.document["findings"])

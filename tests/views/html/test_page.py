@@ -93,8 +93,7 @@ def test_the_numbers_are_those_of_the_json_document(visit, reported):
     assert guards
     assert set(guards) <= {compile_["compile_id"] for compile_ in document["recording"]["compiles"]}
     entries = page.locator("#recompiles .entry .chip").all_inner_texts()
-    again = {id_ for report in document["recompiles"] for id_ in report["compile_ids"]}
-    assert again <= set(entries)
+    assert {id_ for report in document["recompiles"] for id_ in report["compile_ids"]} <= set(entries)
 
 
 def _guards(page: Page) -> list[dict[str, object]]:

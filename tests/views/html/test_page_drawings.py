@@ -42,8 +42,7 @@ def folded_count(box: Locator) -> int:
 
 
 def test_stages_stand_in_the_order_in_which_torch_makes_them(visit, tmp_path):
-    box = viewer(visit(written(tmp_path, *lowered())))
-    flow = box.get_by_role("group", name="Stage")
+    flow = viewer(visit(written(tmp_path, *lowered()))).get_by_role("group", name="Stage")
     assert " ".join(flow.inner_text().split()) == (
         "Dynamo captured graph → AOTAutograd joint graph forward backward"
         " → Inductor post-grad (forward) post-grad (backward) code (forward)"
@@ -150,8 +149,7 @@ def test_a_graph_of_20000_nodes_without_modules_is_folded_into_runs(visit, tmp_p
 
 
 def test_a_graph_of_which_the_log_holds_nothing_says_so(visit, tmp_path):
-    box = viewer(visit(written(tmp_path, recording(), Picture())))
-    expect(box).to_contain_text("no nodes and no code")
+    expect(viewer(visit(written(tmp_path, recording(), Picture())))).to_contain_text("no nodes and no code")
 
 
 # Lines and graphs.

@@ -39,8 +39,7 @@ def test_the_theme_is_the_systems_until_one_is_chosen(visit, reported):
 def test_the_button_goes_from_the_systems_theme_to_light_to_dark_and_is_remembered(visit, reported):
     page = visit(reported.page, color_scheme="dark")
     button = page.locator("#theme")
-    system = colour(page)
-    seen = [("system", system)]
+    seen = [("system", colour(page))]
     for _ in range(3):
         button.click()
         label = str(button.get_attribute("aria-label")).removeprefix("Theme: ")
@@ -85,8 +84,7 @@ def test_the_tab_key_reaches_what_a_mouse_does(visit, reported):
     page.keyboard.press("Enter")
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     tab_to(page, page.get_by_role("navigation").get_by_role("link", name="Verdict"), at_most=1)
-    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-    assert outline == "solid"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     field = page.locator("#findings input[type=search]")
     tab_to(page, field, at_most=200)
     page.keyboard.type("GD101")
@@ -202,8 +200,7 @@ def test_folded_lines_are_one_click_away_with_and_without_scripts(visit, reporte
     folded = page.locator("#source tbody.folded").first
     expect(folded).to_be_hidden()
     count = folded.locator("tr").count()
-    switch = page.get_by_label(f"{count} lines", exact=True).first
-    switch.focus()
+    page.get_by_label(f"{count} lines", exact=True).first.focus()
     page.keyboard.press("Space")
     expect(folded).to_be_visible()
     page.keyboard.press("Space")

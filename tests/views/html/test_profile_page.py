@@ -138,8 +138,7 @@ def test_a_page_without_source_has_none():
 
 
 def test_each_kernel_has_the_code_of_its_own_graph():
-    triton = codes_of(profiled().kernels[1:2], PICTURE.generated)
-    (code,) = triton.found
+    (code,) = codes_of(profiled().kernels[1:2], PICTURE.generated).found
     assert code.language == "Python"
     assert "tl.load(in_ptr0) * 2.0" in code.text
     assert code.where == "Python in the forward graph of compile 0/0"
@@ -164,8 +163,7 @@ def test_what_inductor_chose_from_is_there():
 def test_code_of_two_kernels_is_shown_once_and_what_is_long_is_cut():
     long = CODE.replace("import triton\n", "import triton\n" + "x = 1\n" * 1000)
     generated = [GeneratedCode(compile_id="0/0", stage="forward", code=long)]
-    twice = [kernel("triton_poi_fused_gelu_mul_0", us, 13) for us in (2.0, 1.0)]
-    codes = codes_of(twice, generated)
+    codes = codes_of([kernel("triton_poi_fused_gelu_mul_0", us, 13) for us in (2.0, 1.0)], generated)
     assert codes.of == ((0,), (0,))
     assert codes.found[0].note == "605 more lines cut"
 
