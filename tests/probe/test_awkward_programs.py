@@ -67,6 +67,13 @@ def test_a_call_that_comes_back_is_reported_whatever_the_program_did(explain):
     assert not failed
 
 
+def test_what_was_compiled_at_import_does_not_answer_the_calls(explain):
+    compiled = "import torch\ndef f(x):\n    return x.sin() + 1\ntorch.compile(f, backend='eager')(torch.ones(4, 8))\n"
+    _, document, _ = explain("compiled at import", compiled + INPUTS)
+    assert document["summary"]["coverage"] == 1.0
+    assert [compile_["call_index"] for compile_ in document["recording"]["compiles"]] == [None, 1]
+
+
 def test_a_call_can_be_repeated_and_profiled_whatever_the_program_did(explain):
     failed = {}
     for name in MEASURED:

@@ -57,6 +57,9 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
         named = {name: make_input(spec) for name, spec in inputs["kwargs"].items()}
         inputs = tuple(map(make_input, inputs["args"])), named
     calls = find_calls(target, inputs)
+    if torch_api.counters().get("frames"):
+        # What the program compiled while it was imported would answer its calls, as if nothing were compiled.
+        torch.compiler.reset()
     changes: list[Callable[[Call], Call]] = []
     if dtype is not None:
         changes.append(InDtype(dtype, target.function))
