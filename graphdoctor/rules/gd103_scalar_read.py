@@ -83,8 +83,7 @@ class ScalarRead(BreakRule):
         # autograd.Function ends in an error of torch's own (2.13).
         is_inside = site.is_inside("_functorch/autograd_function") or bool(around & {"if", "check", "while", "range"})
         if _is_captured(site) and site.called != "bool" and not is_inside:
-            where = "it indexes a tensor" if "index" in around else "no branch depends on it"
-            title = f"Let torch capture the read as a dynamic number, if {where}"
+            title = "Let torch capture the read as a dynamic number, if no branch, dict or list needs its value"
             yield setting("capture_scalar_outputs", title, "torch's hint for GB0124")
 
 
@@ -109,7 +108,7 @@ def _around(site: BreakSite) -> set[str]:
                 use = "range"
             case ast.Slice() as part:
                 use = "slice"
-            case ast.Subscript(slice=part) if not isinstance(part, ast.Slice):
+            case ast.Subscript(slice=part) if not isinstance(part, ast.Slice | ast.Compare):
                 use = "index"
             case ast.keyword(arg="key", value=part):
                 use = "key"
