@@ -300,6 +300,8 @@ class Assembler:
             qualname = f"{class_name}.forward" if class_name else None
         else:
             qualname = context.qualname if context else None
+        if qualname and code_name.endswith(("comp>", "<genexpr>")):
+            qualname += f".{code_name}"  # a comprehension is a function within that
         return Frame(
             frame_id=frame_id,
             function=function,

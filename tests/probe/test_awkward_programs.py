@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,14 @@ def test_what_was_compiled_at_import_does_not_answer_the_calls(explain):
     _, document, _ = explain("compiled at import", compiled + INPUTS)
     assert document["summary"]["coverage"] == 1.0
     assert [compile_["call_index"] for compile_ in document["recording"]["compiles"]] == [None, 1]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, a list comprehension is no function")
+def test_a_comprehension_has_a_name_of_its_own(explain):
+    broken = "import torch\ndef f(x):\n    print()\n    return [x * k for k in (1, 2) if x.sum() > k]\n"
+    _, document, _ = explain("comprehension", broken + INPUTS)
+    (skipped,) = (finding["message"] for finding in document["findings"] if finding["code"] == "GD111")
+    assert skipped.startswith("`f.<listcomp>` is not compiled")
 
 
 def test_a_call_can_be_repeated_and_profiled_whatever_the_program_did(explain):
