@@ -28,12 +28,13 @@ _PYTHON_PREDICATES = frozenset(
 )
 _PYTHON_COMPARISONS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
-Kind = Literal["if", "ternary", "while", "raise", "assert", "filter", "boolean", "inside"]
+Kind = Literal["if", "ternary", "while", "raise", "assert", "filter", "case", "boolean", "inside"]
 _WHAT: dict[Kind, str] = {
     "while": "the `while` condition",
     "raise": "raising an exception",
     "assert": "the assertion",
     "filter": "which elements are kept",
+    "case": "the `case`",
 }
 
 
@@ -46,6 +47,8 @@ class _Branch:
     rewrite: str | None = None
     is_of_numbers: bool = False
     """Both values are Python numbers."""
+    case: str | None = None
+    """The pattern of a `case`, and its guard if Python doesn't point into that: either can be meant."""
 
     @property
     def of_tensor(self) -> _Branch:
@@ -141,6 +144,9 @@ class DataDependentBranch(BreakRule):
             case "boolean":
                 choose = "Choose the value with `torch.where`, or negate it with `torch.logical_not`"
                 yield rewritten(site, branch.rewrite, "Use `&`, `|` and `~` on the tensors", otherwise=choose)
+            case "case":
+                yield code_fix("Choose between the values of the cases with `torch.where`, if these have one shape")
+                yield code_fix("Keep both branches in the graph with `torch.cond`")
             case "inside" if (name := site.called) in ("any", "all"):
                 choose = ", and choose by it with `torch.where`" if isinstance(site.statement_node, ast.If) else ""
                 yield code_fix(f"{_in_place_of(name, site.node)}{choose}")
@@ -212,7 +218,8 @@ def _in_place_of(name: str, call: ast.expr | None) -> str:
 
 
 def _condition(site: BreakSite, branch: _Branch) -> str:
-    return shortened(ast.unparse(branch.condition) if branch.condition else site.expression)
+    condition = ast.unparse(branch.condition) if branch.condition else site.expression
+    return shortened(branch.case or condition)
 
 
 def _branch(site: BreakSite) -> _Branch:
@@ -233,6 +240,9 @@ def _branch(site: BreakSite) -> _Branch:
                 return _Branch("raise", test, _asserted(holds, _message(statement.body)))
             chosen = [_assigned(part) for part in (statement.body, statement.orelse)]
             return _Branch("if", test, _where_of_if(statement), _are_numbers(pair and pair[1] for pair in chosen))
+        case ast.Match() if not site.text.startswith("match "):
+            is_in_guard = not site.text.startswith("case ") or " if " in site.text.partition(site.expression)[0]
+            return _Branch("case", value, case=None if is_in_guard else re.sub(r"^case |:[^:]*$", "", site.text))
     for node in ast.walk(statement) if statement else ():
         if isinstance(node, ast.IfExp) and _is_answered_by_python(node.test):
             continue

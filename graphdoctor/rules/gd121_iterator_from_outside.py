@@ -50,7 +50,7 @@ class IteratorFromOutside(BreakRule):
 
     torch_ids = ("GB0811", "GB4347", "GB0118", "GB0160")
     gb_type = r"missing tp_iter|Missing tp_iternext|Unsupported next\(\) call|Unimplemented next\(\) call"
-    context = "name=__(?:iter|next)__"
+    context = r"name=__(?:iter|next)__|\) __(?:iter|next)__ \[\]"
     says = "`{site.looped_over}` iterates over an iterator that was created outside the compiled function"
 
     def is_consequence(self, site: BreakSite) -> bool:
