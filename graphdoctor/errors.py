@@ -1,9 +1,13 @@
 """The one exception that graphdoctor raises for problems it can name.
 
-Only ``graphdoctor.commands`` turns it into an exit code. This module imports nothing.
+Only ``graphdoctor.commands`` turns it into an exit code. This module imports little.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
 
 
 class GraphDoctorError(Exception):
@@ -20,3 +24,12 @@ class GraphDoctorError(Exception):
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
+
+
+@contextmanager
+def os_errors(place: object, what: Literal["read", "written"]) -> Iterator[None]:
+    """Say in a sentence which file or folder the system doesn't let us read or write."""
+    try:
+        yield
+    except OSError as error:
+        raise GraphDoctorError(f"{place} can't be {what}: {error.strerror}.") from error

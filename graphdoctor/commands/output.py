@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from graphdoctor.commands.options import Color, Given, OutputOptions, PageOptions
 from graphdoctor.commands.streams import is_closed
 from graphdoctor.commands.terminal import console_of, say
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.rules.diagnosed import Needs
 from graphdoctor.views.file import write_file
@@ -139,7 +139,7 @@ def check_shown(format: Format[C]) -> None:
 
 def check_writable(path: Path, *, force: bool) -> None:
     """Check before anything runs whether a file can be written."""
-    try:
+    with os_errors(path, "written"):
         if path.is_dir():
             raise GraphDoctorError(f"{path} is a folder.", hint="Name a file in it.")
         if path.exists() and not path.is_file():
@@ -150,8 +150,6 @@ def check_writable(path: Path, *, force: bool) -> None:
             raise GraphDoctorError(f"There is no folder {path.parent}.", hint="Create it first.")
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise GraphDoctorError(f"The folder {path.parent} isn't writable.", hint="Name another one with -o.")
-    except OSError as error:
-        raise GraphDoctorError(f"{path} can't be written: {error.strerror}.") from error
 
 
 def parse_outputs(texts: Sequence[str], *, is_quiet: bool = False) -> tuple[Output[CheckReport], ...]:

@@ -31,7 +31,7 @@ from graphdoctor.commands.survey_plan import SurveyAsked, listed_text, parse_sha
 from graphdoctor.commands.survey_progress import SurveyProgress
 from graphdoctor.commands.survey_run import Working, run_survey
 from graphdoctor.commands.survey_store import is_survey, last_survey, read_survey
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.executors.executor import Environment, Share, executor_for
 from graphdoctor.executors.machine import cores, gpus
 from graphdoctor.facts.base import values_of
@@ -269,10 +269,8 @@ def _kept_beside(page: Path, report: SurveyReport, folder: Path) -> str | None:
     """Put the pages of pieces beside a table that links to them."""
     beside = page.with_name(f"{page.stem}-files")
     found = [row.report for row in report.rows if row.report is not None and (folder / row.report).is_file()]
-    try:
+    with os_errors(beside, "written"):
         for name in found:
             (beside / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / name, beside / name)
-    except OSError as error:
-        raise GraphDoctorError(f"{beside} can't be written: {error.strerror}.") from error
     return beside.name if found else None

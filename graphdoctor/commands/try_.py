@@ -19,7 +19,7 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.commands.running import begin, finish, recording_of, trials_of
 from graphdoctor.commands.terminal import say
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.spec import RunSpec
@@ -82,7 +82,5 @@ def try_(
 def _read(patch: str) -> str:
     if patch == "-":
         return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
-    try:
+    with os_errors(patch, "read"):
         return Path(patch).read_bytes().decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise GraphDoctorError(f"{patch} can't be read: {error.strerror}.") from error

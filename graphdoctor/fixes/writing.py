@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.fixes.patch import FileChange
 
 _GIT_TIMEOUT_S = 10
@@ -64,15 +64,13 @@ def check(changes: Sequence[FileChange], *, force: bool) -> None:
 
 
 def _checked_target(change: FileChange) -> Path:
-    try:
+    with os_errors(change.path, "read"):
         target = Path(os.path.realpath(change.path, strict=True))
         mode = target.stat().st_mode
         if not stat.S_ISREG(mode):
             raise GraphDoctorError(f"{change.path} isn't a regular file.")
         _check_content(target, change)
         folder_mode = target.parent.stat().st_mode
-    except OSError as error:
-        raise GraphDoctorError(f"{change.path} can't be read: {error.strerror}.") from error
     # The mode too: root could write everything, but doesn't want to overwrite a file that was made read-only.
     if not mode & 0o222 or not os.access(target, os.W_OK):
         raise GraphDoctorError(f"{change.path} is read-only.", hint=_chmod(target))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.executors.executor import Environment
 from graphdoctor.facts.spec import option
 from graphdoctor.facts.values import RUN, TEXT, TEXTS, Kind, kinds_of, read_table, tables
@@ -124,9 +124,8 @@ _VARIANT = {"name": TEXT, "python": TEXT, **_SHARED}
 def read_survey_file(path: Path) -> SurveyFile:
     """Read a list."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
+        with os_errors(path, "read"):
+            document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise GraphDoctorError(f"{path} isn't valid TOML: {error}.") from error
     where = f"{path}: "

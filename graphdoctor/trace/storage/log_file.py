@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, os_errors
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -238,10 +238,8 @@ class LogFile:
             from graphdoctor.trace.storage.remote import open_remote
 
             return open_remote(self, start)
-        try:
+        with os_errors(self.location, "read"):
             stream = Path(self.location).open("rb")  # noqa: SIM115 - whoever reads it closes it
-        except OSError as error:
-            raise GraphDoctorError(f"{self.location} can't be read: {error.strerror}.") from error
         stream.seek(start)
         return stream
 
@@ -256,8 +254,6 @@ class LogFile:
 
 def local_log(path: Path, name: str | None = None) -> LogFile:
     """The log in a file of this machine."""
-    try:
+    with os_errors(path, "read"):
         size = path.stat().st_size
-    except OSError as error:
-        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
     return LogFile(str(path.absolute()), path.name if name is None else name, size).seen()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.facts.hints import did_you_mean, near_names
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.spec import RunSpec
@@ -147,10 +147,8 @@ def parse_target(text: str) -> TargetText:
         raise GraphDoctorError(f"{text!r} isn't valid UTF-8.", hint="Rename the file.")
     if not text.strip():
         raise GraphDoctorError("The target is empty.", hint="Write file.py, file.py:name or package.module:name.")
-    try:
+    with os_errors(text, "read"):
         return _parse_target(text)
-    except OSError as error:
-        raise GraphDoctorError(f"{text} can't be read: {error.strerror}.") from error
 
 
 def _parse_target(text: str) -> TargetText:
