@@ -74,9 +74,8 @@ class ModuleHook(BreakRule):
     def message(self, site: BreakSite) -> str:
         hook = _hook(site)
         whose = f" of `{site.called}`" if site.called and site.is_traced else ""
-        return (
-            f"`{hook}`, a hook{whose}, can't be traced by torch" if hook else f"a hook{whose} can't be traced by torch"
-        )
+        named = f"`{hook}`, a hook{whose}," if hook else f"a hook{whose}"
+        return f"{named} can't be traced by torch"
 
     def suggested(self, site: BreakSite) -> Fixes:
         if hook := _hook(site):

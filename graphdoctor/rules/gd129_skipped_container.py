@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.facts.recording import TorchMechanism
-from graphdoctor.rules.toolkit import (
-    BEFORE_SHARDING,
-    INSIDE_DDP,
-    Matches,
-    RecordingRule,
-    RecordingView,
-    RuleMatch,
-    code_fix,
-)
+from graphdoctor.rules.toolkit import BEFORE_SHARDING, INSIDE_DDP, Matches, RecordingRule, RecordingView, RuleMatch
 
-_AROUND: dict[TorchMechanism, tuple[str, Fix]] = {
-    "ddp_forward": ("`DistributedDataParallel.forward`", INSIDE_DDP),
-    "fsdp_hook": ("a hook of FSDP", BEFORE_SHARDING),
-    "module_hook": ("a hook", code_fix("Let torch trace the hook, or remove it: then torch compiles the container")),
+_AROUND = {
+    "ddp_forward": ("`DistributedDataParallel.forward`", (INSIDE_DDP,)),
+    "fsdp_hook": ("a hook of FSDP", (BEFORE_SHARDING,)),
+    "module_hook": ("a hook", ()),
 }
+"""What breaks, and what helps; the break has its own finding, and what helps against a hook is there."""
+_UNKNOWN = "made no graph of what is inside, which is so if its class is torch's own, such as `nn.Sequential`"
 
 
 class SkippedContainer(RecordingRule, severity="error"):
@@ -83,30 +75,22 @@ class SkippedContainer(RecordingRule, severity="error"):
         for site in view.sites:
             if site.mechanism not in _AROUND:
                 continue
-            around, fix = _AROUND[site.mechanism]
+            around, fixes = _AROUND[site.mechanism]
             own = [found for record in site.records if (found := view.compiles.get(record.compile_id)) is not None]
             frames = (view.frames.get(found.frame_id) for found in own)
             name = next((frame.container for frame in frames if frame is not None and frame.container), None)
             idle = [found for found in own if found.process not in with_graph]
             # Since 2.13, torch compiles its own `forward` by itself if the module has a hook.
             if idle or (name is not None and f"{name}.forward" not in alone):
+                what = "nothing was compiled" if idle else "only modules in it were compiled, one by one"
+                inside = f"doesn't compile `{name}.forward`, its own code, by itself" if name else _UNKNOWN
                 yield RuleMatch(
                     entry=site.entry,
-                    message=_message(around, name, is_idle=bool(idle)),
+                    message=f"{what}: {around} breaks the graph, and torch {inside}",
                     count=len({found.process for found in idle or own}),
                     of=idle or own,
                     user_stack=site.stack,
-                    fixes=(fix,),
+                    fixes=fixes,
                     severity="error" if idle else "warning",
                     subject=name or "",
                 )
-
-
-def _message(around: str, name: str | None, *, is_idle: bool) -> str:
-    if name is None:
-        return (
-            f"nothing was compiled: {around} breaks the graph, and torch made no graph of what is inside, "
-            "which is so if its class is torch's own, such as `nn.Sequential`"
-        )
-    what = "nothing was compiled" if is_idle else "only modules in it were compiled, one by one"
-    return f"{what}: {around} breaks the graph, and torch doesn't compile `{name}.forward`, its own code, by itself"

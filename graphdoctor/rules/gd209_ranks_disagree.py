@@ -23,7 +23,6 @@ from graphdoctor.rules.toolkit import (
     times,
 )
 
-_MAIN = "rank0"
 _BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})
 """In what ranks differ if they saw other sizes or values."""
 
@@ -87,12 +86,12 @@ class RanksDisagree(RecordingRule):
     """
 
     def findings(self, view: RecordingView) -> Matches:
-        has_ranks = any((item.process or "").startswith("rank") for item in view.recording.compiles)
         ranks: set[str] = set()
         by_function: dict[tuple[str, int, str], list[tuple[str, Compile]]] = {}
         for item in view.recording.compiles:
-            rank, frame = _rank(item, has_ranks=has_ranks), view.frames.get(item.frame_id)
-            if item.outcome == "compiled" and rank is not None:
+            # In a run with ranks, the main process is the lowest one.
+            rank, frame = item.process or "rank0", view.frames.get(item.frame_id)
+            if item.outcome == "compiled" and rank.startswith("rank"):
                 ranks.add(rank)
                 if frame is not None:
                     by_function.setdefault((frame.file, frame.line, frame.code_name), []).append((rank, item))
@@ -112,13 +111,6 @@ class RanksDisagree(RecordingRule):
                 of=[item for rank, item in items if counts[rank] == most],
                 fixes=_fixes(is_dynamic=can_all_be_dynamic(item.cause for _, item in items), can_agree=False),
             )
-
-
-def _rank(item: Compile, *, has_ranks: bool) -> str | None:
-    """The rank that a compile belongs to, or None. In a run with ranks, the main process is the lowest rank."""
-    if item.process is not None:
-        return item.process if item.process.startswith("rank") else None
-    return _MAIN if has_ranks else None
 
 
 def can_all_be_dynamic(causes: Iterable[RecompileCause | None]) -> bool:

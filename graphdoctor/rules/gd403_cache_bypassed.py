@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind
@@ -15,13 +14,15 @@ from graphdoctor.rules.toolkit import (
     RecordingRule,
     RecordingView,
     RuleMatch,
+    call_fix,
     code_fix,
     counted,
+    grouped,
     setting,
 )
 
 _WHY: Mapping[CacheBypassKind, str] = {
-    "function": "keeps no graph with {subject}, which torch can't see into",
+    "function": "keeps no graph with {subject}, which it doesn't know",
     "autograd_function": "keeps no graph with a `torch.autograd.Function`",
     "higher_order_operator": "keeps no graph with {subject}",
     "method": "keeps no graph with a method call that torch doesn't know",
@@ -38,8 +39,12 @@ _NAMELESS: Mapping[CacheBypassKind, str] = {
     "higher_order_operator": "an operator that takes functions",
     "unpicklable": "an object",
 }
-_OF_NONSTRICT_TRACE = "torch._dynamo.variables.torch.flat_apply_capture"
-"""torch's function around one (``_call_nonstrict_traceable_function``, ``torch/_dynamo/variables/torch.py``, 2.13)."""
+_TORCHS: Mapping[str, str] = {
+    "torch._dynamo.variables.torch.flat_apply_capture": "a function under `nonstrict_trace`",
+    "torch.amp.autocast_mode._enter_autocast": "`torch.autocast`",
+    "torch.nn.attention._backend_from_string": "`sdpa_kernel`",
+}
+"""What has torch put these functions into a graph."""
 _TARGETS: Mapping[CacheBypassKind, str] = {
     "autograd_function": "autograd_function_apply",
     "checkpoint_policy": "tag_activation_checkpoint",
@@ -92,10 +97,10 @@ class CacheBypassed(RecordingRule, severity="info"):
         return x.sin() * x
     ```
     What torch can't trace can be a custom operator (`torch.library.custom_op`), which the caches keep. An operator that
-    takes functions, such as `torch.cond`, is kept if `unsafe_marked_cacheable_functions` names it. For a
-    `torch.autograd.Function` there is a setting, for a custom pass a class with `uuid()`
-    (`torch._inductor.custom_graph_pass.CustomGraphPass`), for the policy of a selective checkpoint the attribute
-    `cache_hash`.
+    takes functions, such as `torch.cond`, is kept if `unsafe_marked_cacheable_functions` names it. `torch.autocast` can
+    be around the call of the compiled function. For a `torch.autograd.Function` there is a setting, for a custom pass a
+    class with `uuid()` (`torch._inductor.custom_graph_pass.CustomGraphPass`), for the policy of a selective checkpoint
+    the attribute `cache_hash`.
 
     ## Fix safety
     Results stay the same while what torch can't see stays the same: a `uuid()`, a `cache_hash` or a value of
@@ -109,31 +114,26 @@ class CacheBypassed(RecordingRule, severity="info"):
     guide = "torch/_functorch/_aot_autograd/autograd_cache.py, 2.13"
 
     def findings(self, view: RecordingView) -> Matches:
-        nodes: dict[str | None, list[GraphNode]] = defaultdict(list)
-        for graph in view.recording.graphs:
-            nodes[graph.compile_id] += graph.nodes or ()
+        nodes = grouped((graph.compile_id, node) for graph in view.recording.graphs for node in graph.nodes or ())
+        failed = {compile_.compile_id for compile_ in view.recording.compiles if compile_.outcome == "failed"}
         groups: dict[tuple[CacheBypassKind, str | None, StackEntry], list[CacheBypass]] = {}
-        for bypass in view.recording.cache_bypasses:
-            compile_ = view.compiles.get(bypass.compile_id)
-            if compile_ is not None and compile_.outcome == "failed":
-                continue
+        for bypass in (each for each in view.recording.cache_bypasses if each.compile_id not in failed):
             # torch's reason is about a node; else the finding is about the function.
             wanted = _TARGETS.get(bypass.kind, bypass.subject)
-            node = next((node for node in nodes[bypass.compile_id] if wanted and _calls(node, wanted)), None)
+            own = nodes.get(bypass.compile_id or "", ())
+            node = next((node for node in own if wanted and _calls(node, wanted)), None)
             file, line = (node.file, node.line) if node is not None else (None, None)
             if (entry := view.place(file, line, bypass.compile_id)) is not None:
                 groups.setdefault((bypass.kind, bypass.subject, entry), []).append(bypass)
         for (_, _, entry), found in groups.items():
-            first = found[0]
-            subject = f"`{first.subject}`" if first.subject is not None else _NAMELESS.get(first.kind, "")
-            if first.subject == _OF_NONSTRICT_TRACE:
-                subject = "a function under `nonstrict_trace`"
+            first, name = found[0], found[0].subject
+            subject = _NAMELESS.get(first.kind, "") if name is None else _TORCHS.get(name, f"`{name}`")
             yield RuleMatch(
                 entry=entry,
                 message=f"each start {_again(found, view)}: torch's cache {_WHY[first.kind].format(subject=subject)}",
                 of=found,
                 torch_reason=first.reason,
-                subject=f"{first.kind} {first.subject or ''}".strip(),
+                subject=f"{first.kind} {name or ''}".strip(),
                 fixes=_fixes(first),
             )
 
@@ -155,7 +155,11 @@ def _calls(node: GraphNode, wanted: str) -> bool:
 
 
 def _fixes(bypass: CacheBypass) -> Fixes:
-    marked = bypass.subject if "<locals>" not in bypass.reason else None  # torch looks functions up by their names
+    # torch looks functions up by their names.
+    marked = bypass.subject if "<locals>" not in (bypass.reason or "") else None
+    if (manager := _TORCHS.get(marked or "")) is not None:
+        yield call_fix(f"Enter {manager} around the call of the compiled function, and not in it")
+        return
     if bypass.kind == "function":
         yield code_fix("Let torch trace the function: call it without `allow_in_graph` or `nonstrict_trace`")
         yield code_fix("Make it a custom operator: `torch.library.custom_op`", "PyTorch: Custom Python operators")

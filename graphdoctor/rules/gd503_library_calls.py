@@ -17,6 +17,7 @@ from graphdoctor.rules.toolkit import (
     config_fix,
     counted,
     factor_text,
+    in_bfloat16,
     max_autotune,
     percent,
 )
@@ -56,8 +57,9 @@ class LibraryCalls(RecordingRule, severity="info"):
     ```
     Often there is nothing to replace. Then make the calls themselves cheaper: use a smaller dtype (`torch.autocast`, or
     TF32 for matrix multiplications on a GPU), or a library function for the whole pattern, such as
-    `scaled_dot_product_attention`. `mode="max-autotune"` also tries kernels of Inductor's own for matrix
-    multiplications, which can fuse with what follows.
+    `scaled_dot_product_attention`. On a CPU without instructions for bfloat16 (AMX or AVX512-BF16), bfloat16 is slower.
+    On a GPU, `mode="max-autotune"` also tries kernels of Inductor's own for matrix multiplications, which can fuse with
+    what follows.
 
     ## Fix safety
     Smaller dtypes and TF32 change results. With `mode="max-autotune"`, results differ by rounding, and compiling takes
@@ -115,7 +117,7 @@ def _fixes(kernels: KernelShare, recording: Recording) -> Fixes:
         if kernels.device == "cuda":
             title = "Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')"
             yield config_fix(title, 'PyTorch documentation: "Numerical accuracy"')
-        yield code_fix("Compute in bfloat16, with torch.autocast", "PyTorch documentation: torch.amp")
+        yield code_fix(f"Use a smaller dtype: {in_bfloat16(kernels.device)}", "PyTorch documentation: torch.amp")
     yield from max_autotune(
         recording, "Inductor tries kernels of its own for matrix multiplications, which can fuse with what follows"
     )

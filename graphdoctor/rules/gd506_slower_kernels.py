@@ -59,8 +59,9 @@ class SlowerKernels(RecordingRule):
         return (x.new_ones(1, x.shape[0]) @ x)[0] * 2
     ```
     The example is about a CPU. In general, find the kernel that the finding names, and write its part of the program
-    with a library function, such as `scaled_dot_product_attention` for attention. `mode="max-autotune"` tries more
-    variants of each kernel. If neither helps, leave that part to eager mode, and report it to PyTorch.
+    with a library function, such as `scaled_dot_product_attention` for attention. On a GPU,
+    `mode="max-autotune"` tries more variants of each kernel. If neither helps, leave that part to eager mode, and
+    report it to PyTorch.
 
     ## Fix safety
     Another order of operations gives other rounding. With `mode="max-autotune"`, compiling takes much longer.

@@ -64,5 +64,5 @@ class ExportType(BreakRule, severity="error"):
 
 def _registration(module: str, name: str) -> Fix:
     snippet = f"from {module} import {name}\ntorch.export.register_dataclass({name})"
-    place = SnippetPlace(where="start")
+    place = SnippetPlace(where="first_call", function="torch.export.export")
     return call_fix(f"Register `{name}`, so that torch takes it apart", snippet=snippet, place=place, is_safe=True)

@@ -52,6 +52,7 @@ from graphdoctor.rules.diagnosis.suggestions import (
     config_fix as config_fix,
     from_setting as from_setting,
     guard_filter as guard_filter,
+    in_bfloat16 as in_bfloat16,
     guard_while_compiling as guard_while_compiling,
     keep_out as keep_out,
     max_autotune as max_autotune,

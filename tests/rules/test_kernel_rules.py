@@ -165,6 +165,7 @@ FOUND = {
     "the same on a GPU": recorded(share(device="cuda", **TINY)),
     "with CUDA graphs": with_graphs(kernels=share(device="cuda", **TINY)),
     "library calls": recorded(share(library_us=94.0, generated_us=3.0, region_us=3.0, largest=(ADDMM,))),
+    "library calls on a GPU": recorded(share(device="cuda", library_us=94.0, generated_us=3.0, region_us=3.0)),
     "a skipped CUDA graph with its line": with_graphs(
         skipped=(skip("mutation", file=factories.FILE, line=7, compile_id="0/0"),) * 2
     ),
@@ -193,6 +194,7 @@ FOUND = {
         )
     ),
     "kernels that are slower than those they replaced": recorded(SLOW, eager_kernels=FAST),
+    "the same kernels on a GPU": recorded(SLOW.replace(device="cuda"), eager_kernels=FAST.replace(device="cuda")),
     "kernels that only one side has": recorded(
         SLOW.replace(largest=(SOFTMAX, ADDMM, CLONES)), eager_kernels=FAST.replace(largest=(ADDMM, FUSED, FAST_PATH))
     ),
@@ -205,6 +207,9 @@ FOUND = {
     ),
     "a function within another one": recorded(
         cache_bypasses=(bypass("function", subject="net.f", reason="target <function made.<locals>.f at 0x7f>"),)
+    ),
+    "autocast in the compiled function": recorded(
+        cache_bypasses=(bypass("function", subject="torch.amp.autocast_mode._enter_autocast"),)
     ),
     "a function under nonstrict_trace": recorded(
         cache_bypasses=(

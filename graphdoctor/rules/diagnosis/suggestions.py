@@ -271,10 +271,21 @@ def compile_argument(argument: str, title: str, source: str | None = None, *, is
 
 
 def max_autotune(recording: Recording, why: str) -> Iterator[Fix]:
-    """The mode in which Inductor tries more, unless the recording has it already; ``why`` follows a colon."""
-    if not str(recording.target.compile_arguments.get("mode")).startswith("max-autotune"):
+    """The mode in which Inductor tries more, unless the recording has it already; ``why`` follows a colon.
+
+    On a CPU, it writes the same C++ in that mode, and tries only products of batches and those with frozen weights
+    (``use_cpp_gemm_template``, ``torch/_inductor/utils.py``, 2.13).
+    """
+    is_on_cpu = recording.kernels is None or recording.kernels.device == "cpu"
+    if not is_on_cpu and not str(recording.target.compile_arguments.get("mode")).startswith("max-autotune"):
         argument = 'mode="max-autotune"'
         yield compile_argument(argument, f"Compile with {argument}: {why}", is_safe=False)
+
+
+def in_bfloat16(device: str | None) -> str:
+    """How to compute in bfloat16. oneDNN takes longer for it than for float32 on a CPU without instructions for it."""
+    condition = "" if device == "cuda" else ", if the CPU has instructions for it (AMX or AVX512-BF16)"
+    return f"torch.autocast with bfloat16{condition}"
 
 
 def guard_filter(name: str, risk: str) -> Fix:

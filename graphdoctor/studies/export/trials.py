@@ -137,7 +137,7 @@ class ExportTrials:
                 change=RunChange(setup=(fix.snippet,)),
             )
             for fix in finding.fixes
-            if fix.kind == "call" and fix.snippet is not None and fix.place is not None and fix.place.where == "start"
+            if fix.snippet is not None and fix.place is not None and fix.place.function == "torch.export.export"
         ]
         # Settings are of torch.compile: export has its own. And it takes the function as a whole.
         found = [

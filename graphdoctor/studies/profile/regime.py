@@ -18,6 +18,7 @@ from graphdoctor.facts.profile import BoundBy, ProfiledKernel, ProfileReport, Re
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted, percent
+from graphdoctor.rules.diagnosis.suggestions import in_bfloat16
 from graphdoctor.studies.profile.roofline import is_convolution
 from graphdoctor.views.measures import time_text
 
@@ -282,8 +283,8 @@ def _for_compute(call: _Call) -> Iterator[str]:
         elif not precision.matmul_tf32:
             yield 'Let float32 products use TensorFloat32: torch.set_float32_matmul_precision("high").'
     if has_float32:
-        yield "Use a smaller dtype: torch.autocast with bfloat16."
-    if not call.mode.startswith("max-autotune"):
+        yield f"Use a smaller dtype: {in_bfloat16(call.report.device)}."
+    if call.report.device == "cuda" and not call.mode.startswith("max-autotune"):
         yield 'Compile with mode="max-autotune": Inductor tries more kernels for matrix products.'
 
 
