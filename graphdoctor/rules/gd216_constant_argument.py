@@ -48,7 +48,9 @@ class ConstantArgument(RecompileRule):
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         name = quoted(group.first.expression)
-        return (
+        if group.first.kind == "none" and group.first.old == "None" and group.passed(group.first) is None:
+            yield code_fix(f"Set {name} before the first call, if it can start with a value")
+        yield from (
             call_fix(f"Call it once with each value of {name} during warm-up", is_safe=True),
             code_fix(f"Compile one function for each value of {name}"),
         )
