@@ -9,7 +9,6 @@ import ast
 import io
 import os
 import tokenize
-import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import FixKind, SnippetPlace, TriedFix
+from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.stack import relative
 from graphdoctor.trials.program import Program, RunChange
 
@@ -72,7 +72,7 @@ def merged(base: bytes, versions: Sequence[bytes]) -> tuple[bytes, tuple[int, ..
     the text would no longer be Python, for example if two edits each remove one of a body's two statements.
     """
     lines = base.splitlines(keepends=True)
-    is_python = _is_python(base)
+    is_python = parsed(base) is not None
     content, taken, chosen = base, list[_Hunk](), list[int]()
     for index, version in enumerate(versions):
         hunks = _hunks(lines, version.splitlines(keepends=True))
@@ -80,7 +80,7 @@ def merged(base: bytes, versions: Sequence[bytes]) -> tuple[bytes, tuple[int, ..
             continue
         together = taken + [hunk for hunk in hunks if not any(hunk.is_same(other) for other in taken)]
         text = _applied(lines, together)
-        if is_python and text != content and not _is_python(text):
+        if is_python and text != content and parsed(text) is None:
             continue
         content, taken = text, together
         chosen.append(index)
@@ -131,10 +131,8 @@ def unified(before: bytes, after: bytes, name: str) -> str:
 
 def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
     """The parts of functions that an edit changes, as 1-based lines before it; where it only adds, the line above."""
-    try:
-        nodes = [node for node in ast.walk(ast.parse(change.before)) if isinstance(node, _FUNCTIONS)]
-    except (SyntaxError, ValueError, RecursionError):
-        return []
+    tree = parsed(change.before)
+    nodes = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
     bodies = [(node.body[0].lineno, node.end_lineno or node.lineno) for node in nodes]
     found = []
     for hunk in _hunks(*(text.splitlines(keepends=True) for text in (change.before, change.after))):
@@ -198,16 +196,6 @@ def _applied(lines: Sequence[bytes], hunks: Sequence[_Hunk]) -> bytes:
         parts += [*lines[at : hunk.start], *hunk.lines]
         at = hunk.end
     return b"".join([*parts, *lines[at:]])
-
-
-def _is_python(content: bytes) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            ast.parse(content)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-    return True
 
 
 def encoding_of(content: bytes) -> str:

@@ -27,6 +27,7 @@ from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, Location
 from graphdoctor.facts.proposals import EditRequest, SentFunction
+from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.reading import plain
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.fixes.diffs import MOST_CHARACTERS, DiffError, changes_of, checked
@@ -82,9 +83,7 @@ def _functions(finding: Finding, root: Path, read: Callable[[Path], bytes]) -> I
 
 def _around(text: str, line: int) -> tuple[str, int, int] | None:
     """The outermost function around a line, its first line with decorators, and its last."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    if (tree := parsed(text)) is None:
         return None
     waiting: list[ast.AST] = [tree]
     while waiting:

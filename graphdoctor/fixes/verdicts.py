@@ -12,6 +12,7 @@ from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import WORKING, Verdict
 from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
+from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.wording import counted, percents
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.trials.judge import Observed, Untouched, clause, differences_of
@@ -150,9 +151,7 @@ def _key(finding: Finding, line: int) -> SiteKey:
 
 def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
     """Whether a line reads what other lines of its function computed, directly or through names in between."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    if (tree := parsed(source)) is None:
         return False
     around = [
         node

@@ -6,11 +6,11 @@ A kernel that Inductor wrote is a text in the generated code; of a library's fun
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.html.highlight import Language
 from graphdoctor.views.profile_words import kernel_name
@@ -103,14 +103,8 @@ class _File:
 
 def _sources(code: str) -> Iterator[tuple[str, tuple[Language, str]]]:
     """The kernels that generated code defines, each with its own code."""
-    with warnings.catch_warnings():
-        # Kernels are strings, and Python warns about unknown escapes in strings.
-        warnings.simplefilter("ignore")
-        try:
-            module = ast.parse(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return
-    for statement in module.body:
+    module = parsed(code)
+    for statement in () if module is None else module.body:
         match statement:
             case ast.Assign(
                 targets=[ast.Name(id=name)],

@@ -1,4 +1,4 @@
-"""The functions of a source text, and the lines of their own statements. Imports only the standard library.
+"""The functions of a source text, and the lines of their own statements. Imports little.
 
 A function's *own* statements run in its frame; the bodies of functions and classes defined in it run in other frames.
 """
@@ -6,9 +6,11 @@ A function's *own* statements run in its frame; the bodies of functions and clas
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+
+from graphdoctor.facts import python_code
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -35,24 +37,18 @@ class Function:
 
 def parsed(text: str) -> SourceFile | None:
     """A parsed text; None if this Python can't parse it: it is from a newer one, or has a notebook's commands."""
-    try:
-        return SourceFile(text)
-    except SyntaxError:
-        return None
+    tree = python_code.parsed(text)
+    with suppress(RecursionError):
+        return None if tree is None else SourceFile(text, tree)
+    return None
 
 
 class SourceFile:
-    """One parsed text; a ``SyntaxError`` if this Python can't parse it."""
+    """One parsed text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, tree: ast.Module) -> None:
         self._lines = text.split("\n")
-        with warnings.catch_warnings():
-            # Python's warnings about it are for those who run it.
-            warnings.simplefilter("ignore")
-            try:
-                self.functions = tuple(_functions(ast.parse(text), (), None))
-            except (ValueError, RecursionError, MemoryError) as error:
-                raise SyntaxError(str(error)) from error
+        self.functions = tuple(_functions(tree, (), None))
         """In the order of their definitions; an inner one comes after the one around it."""
 
     def around(self, line: int) -> Function | None:
