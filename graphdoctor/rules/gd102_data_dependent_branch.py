@@ -120,7 +120,8 @@ class DataDependentBranch(BreakRule):
             case "inside":
                 return f"`{site.named}` branches on a tensor's value internally"
             case kind:
-                return f"{_WHAT.get(kind, 'the branch')} depends on a tensor's value: {condition}"
+                whose = "a NumPy array's" if _is_of_numpy(site) else "a tensor's"
+                return f"{_WHAT.get(kind, 'the branch')} depends on {whose} value: {condition}"
 
     def suggested(self, site: BreakSite) -> Fixes:
         if not site.is_own_code:
@@ -129,6 +130,9 @@ class DataDependentBranch(BreakRule):
         branch = _branch(site)
         condition = _condition(site, branch)
         match branch.kind:
+            case kind if _is_of_numpy(site) and kind != "inside":
+                outside = f"Compute `{condition}` before calling the compiled function and pass it in"
+                yield code_fix(f"{outside}, or pass tensors for the arrays and choose with `torch.where`")
             case "while":
                 title = "Write the loop with `torch.while_loop`, or give it a fixed number of steps"
                 yield code_fix(title, "torch/_higher_order_ops/while_loop.py, 2.13")
@@ -165,6 +169,11 @@ class DataDependentBranch(BreakRule):
                     title = f"Keep `{shortened(protecting)}` in Python, and choose by the rest with `torch.where`"
                 yield rewritten(site, branch.rewrite, title)
                 yield code_fix("Keep both branches in the graph with `torch.cond`")
+
+
+def _is_of_numpy(site: BreakSite) -> bool:
+    """Torch traces a NumPy array as a tensor, which ``torch.where`` doesn't take it for."""
+    return "NumpyNdarrayVariable" in site.torch_context
 
 
 def _is_membership(test: ast.expr | None) -> bool:

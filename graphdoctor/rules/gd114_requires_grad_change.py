@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, shortened
+import ast
+
+from graphdoctor.rules.toolkit import BreakRule, BreakSite, Fixes, call_fix, code_fix, shortened
 
 
 class RequiresGradChange(BreakRule):
@@ -51,5 +53,7 @@ class RequiresGradChange(BreakRule):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if site.is_own_code:
+            if site.cause.torch_id == "GB8985" and not isinstance(site.statement_node, ast.Return):
+                yield code_fix("If a later break makes the tensor leave the graph, fix that break first")
             title = "Set it outside the compiled function: before the call, or on what it returns"
             yield call_fix(title, "torch's hint")
