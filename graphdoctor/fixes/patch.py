@@ -18,6 +18,7 @@ from typing import Any
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import FixKind, SnippetPlace, TriedFix
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.stack import relative
 from graphdoctor.trials.program import Program, RunChange
@@ -305,11 +306,7 @@ def without(program: Program, fix: Candidate, others: Sequence[Candidate]) -> Pr
 
 
 def _by_file(fixes: Sequence[Candidate]) -> list[list[tuple[Candidate, FileChange]]]:
-    found: dict[Path, list[tuple[Candidate, FileChange]]] = {}
-    for fix in fixes:
-        for edit in fix.edits:
-            found.setdefault(edit.path, []).append((fix, edit))
-    return list(found.values())
+    return list(grouped((edit.path, (fix, edit)) for fix in fixes for edit in fix.edits).values())
 
 
 def _merged(edits: Sequence[FileChange]) -> tuple[bytes, tuple[int, ...]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from graphdoctor.facts.diagnosis import Effects, Finding, fails
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.lint import LintReport, UnreadableFile
 from graphdoctor.facts.python_code import parsed
 from graphdoctor.facts.reading import read_fact
@@ -247,17 +248,13 @@ def recorded_in(recording: Recording) -> Recorded:
     Names only, because lines may have moved since. An inlined function is known by the line of a graph's node, or of a
     break in it, if the recording has that line's source.
     """
-    names: dict[Path, set[str]] = {}
-    for frame in recording.frames:
-        if frame.origin == "user" and frame.qualname:
-            names.setdefault(Path(frame.file), set()).add(frame.qualname)
+    named = [(frame.file, frame.qualname) for frame in recording.frames if frame.origin == "user" and frame.qualname]
     traced = {(node.file, node.line) for graph in recording.graphs for node in graph.nodes or ()}
     traced |= {entry.at for one in recording.breaks for entry in one.stack if entry.origin == "user"}
-    for context in recording.sources:
-        if context.at in traced:
-            names.setdefault(Path(context.file), set()).add(context.qualname)
+    named += [(context.file, context.qualname) for context in recording.sources if context.at in traced]
+    functions = grouped((Path(file), name) for file, name in named)
     return Recorded(
-        functions={file: frozenset(found) for file, found in names.items()},
+        functions={file: frozenset(names) for file, names in functions.items()},
         settings=frozenset(name.rpartition(".")[2] for name in recording.target.config),
     )
 

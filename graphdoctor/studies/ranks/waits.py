@@ -6,9 +6,9 @@ durations are compared, which torch measures on each machine by itself: clocks o
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from graphdoctor.facts.grouping import grouped
 from graphdoctor.facts.job import HangCandidate, HangKind, RankCompile, RankReport, Skew, Straggler, StragglerCause
 from graphdoctor.studies.ranks.agreement import Row, groups_of
 
@@ -131,10 +131,8 @@ def skew_of(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[Skew, Map
 
 
 def _straggler(rows: Sequence[Row], ranks: Sequence[int], job_s: float) -> Straggler | None:
-    longer: dict[int, list[tuple[float, Row]]] = defaultdict(list)
-    for row in rows:
-        slowest = max(ranks, key=row.seconds)
-        longer[slowest].append((row.seconds(slowest) - min(map(row.seconds, ranks)), row))
+    slowest = ((max(ranks, key=row.seconds), row) for row in rows)
+    longer = grouped((rank, (row.seconds(rank) - min(map(row.seconds, ranks)), row)) for rank, row in slowest)
     extra = {rank: sum(seconds for seconds, _ in found) for rank, found in longer.items()}
     rank = max(extra, key=lambda each: extra[each], default=None)
     if rank is None or extra[rank] < max(_NOTABLE_S, _NOTABLE * job_s):
