@@ -114,8 +114,7 @@ def _items(site: BreakSite) -> list[ast.withitem]:
 
 
 def _name(item: ast.withitem) -> str:
-    called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
-    return ast.unparse(called).rpartition(".")[2]
+    return ast.unparse(item.context_expr).partition("(")[0].rpartition(".")[2]
 
 
 def _listed(items: Iterable[ast.withitem]) -> str:

@@ -147,9 +147,8 @@ def _out_of(entry: StackEntry, block: Enclosing, site: BreakSite, view: Recordin
     around = [each for each in context.enclosing if each.kind in kinds and not _OF_TORCH.match(each.text)] or [block]
     if any(_gives(each, context.statement) for each in around):
         return
-    places = " and ".join(
-        f"the `{each.kind}` on line {each.line}" for each in sorted(around, key=lambda each: each.line)
-    )
+    ordered = sorted(around, key=lambda each: each.line)
+    places = " and ".join(f"the `{each.kind}` on line {each.line}" for each in ordered)
     yield code_fix(f"Move {line} out of {places}")
 
 

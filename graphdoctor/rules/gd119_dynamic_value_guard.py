@@ -85,15 +85,13 @@ class DynamicValueGuard(BreakRule):
             return
         # `not` of a captured bool needs its value, in a check too.
         if condition is None or isinstance(condition, ast.UnaryOp):
-            title = "Compute the number before calling the compiled function, or use a tensor instead"
-            yield code_fix(title)
+            yield code_fix("Compute the number before calling the compiled function, or use a tensor instead")
             return
         test = ast.unparse(condition)
         # An empty selection is what a program excludes.
         opposite = _opposite(condition) if test.endswith(" == 0") else None
-        title = (
-            f"If `{shortened(test)}` {'never' if opposite else 'always'} holds, tell torch first, with `torch._check`"
-        )
+        often = "never" if opposite else "always"
+        title = f"If `{shortened(test)}` {often} holds, tell torch first, with `torch._check`"
         yield rewritten(site, f"torch._check({opposite or test})", title, where="before")
         yield code_fix(
             "If one branch is right for every value, choose it with `guard_or_false` of "

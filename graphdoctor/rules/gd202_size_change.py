@@ -99,11 +99,8 @@ def _of_sizes(group: RecompileGroup) -> Fixes:
     )
     if marks and not _is_first(group):
         # What later calls pass needn't be there in the first one: an argument can be None then.
-        yield call_fix(
-            f"Mark {names(change.expression for change in changes)} as dynamic, with "
-            "torch._dynamo.mark_dynamic, before each call in which the tensor exists",
-            is_safe=True,
-        )
+        listed, when = names(change.expression for change in changes), "before each call in which the tensor exists"
+        yield call_fix(f"Mark {listed} as dynamic, with torch._dynamo.mark_dynamic, {when}", is_safe=True)
     elif marks:
         yield call_fix(
             f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the first call",

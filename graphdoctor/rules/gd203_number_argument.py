@@ -67,10 +67,8 @@ class NumberArgument(RecompileRule):
         if name is None or not _is_computed_with(change):
             title = "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
             return (code_fix(title),)
-        title = (
-            f"Pass `{name}` as a tensor if only tensor arithmetic uses it: where a branch, a size or a loop needs its "
-            "value, a tensor breaks the graph"
-        )
+        elsewhere = "where a branch, a size or a loop needs its value, a tensor breaks the graph"
+        title = f"Pass `{name}` as a tensor if only tensor arithmetic uses it: {elsewhere}"
         place = group.at_call("each_call", name)
         return (call_fix(title, snippet=f"{name} = torch.tensor({name})", place=place),)
 

@@ -77,10 +77,8 @@ def module_number_fixes(change: GuardChange) -> Fixes:
     if is_index(change):
         title = f"Call it once with each value of {name} during warm-up: torch compiles an index for its value"
         return (call_fix(title, is_safe=True),)
-    buffer = code_fix(
-        f"Keep {name} in a buffer, if only tensor arithmetic uses it: register it with `register_buffer` where it is "
-        "first set, and update it in place"
-    )
+    how = "register it with `register_buffer` where it is first set, and update it in place"
+    buffer = code_fix(f"Keep {name} in a buffer, if only tensor arithmetic uses it: {how}")
     # An int of a global stays a constant under the setting, too.
     if "." in (change.old or "") or "G[" in (change.source or ""):
         return (buffer,)

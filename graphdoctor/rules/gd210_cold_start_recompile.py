@@ -110,8 +110,5 @@ def _fixes(changes: Sequence[GuardChange]) -> Fixes:
     sources = dict.fromkeys(re.sub(r"\.size\(\)\[\d+\]$", "", source) for source in named_ones)
     if sources:
         yield sources_setting("dynamic_sources", list(sources), "Name what is dynamic from the start")
-    yield config_fix(
-        "Let torch remember dynamic dims from run to run: set the environment variable TORCH_COMPILE_JOB_ID to a name "
-        "of the job",
-        is_safe=True,
-    )
+    how = "set the environment variable TORCH_COMPILE_JOB_ID to a name of the job"
+    yield config_fix(f"Let torch remember dynamic dims from run to run: {how}", is_safe=True)

@@ -78,10 +78,8 @@ class GrowingContainer(RecompileRule):
     def fixes(self, group: RecompileGroup) -> Fixes:
         container = _container(group.first.expression)
         last_few = "Keep the last few in a `deque(maxlen=…)` that such values fill before the first call"
-        kept = code_fix(
-            f"Return the value, and add it to `{container}` where the function is called, with `.detach()` if it "
-            "is a tensor whose gradient isn't needed there"
-        )
+        where = "where the function is called, with `.detach()` if it is a tensor whose gradient isn't needed there"
+        kept = code_fix(f"Return the value, and add it to `{container}` {where}")
         line = group.first.guard_location
         is_list = line is not None and re.search(r"append|extend|insert|\+=", line.text or "") is not None
         return (kept, code_fix(last_few)) if is_list else (kept,)

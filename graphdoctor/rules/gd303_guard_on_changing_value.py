@@ -73,9 +73,8 @@ class GuardOnChangingValue(RecordingRule):
 
 def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
     first = found[0][1]
-    values = list(
-        dict.fromkeys(value for _, change in found for value in (change.old, change.new) if value is not None)
-    )
+    known = (value for _, change in found for value in (change.old, change.new))
+    values = list(dict.fromkeys(value for value in known if value is not None))
     shown = ", ".join(map(without_middle, values[:_MAX_VALUES])) + (", …" if len(values) > _MAX_VALUES else "")
     return RuleMatch(
         entry=first.guard_location or frame.entry,
@@ -93,10 +92,8 @@ def _fixes(change: GuardChange) -> Fixes:
     """How to avoid a guard on the value, by what changed about it."""
     match change.kind:
         case "size":
-            title = (
-                "Make the dim dynamic before the first call: torch._dynamo.mark_dynamic, or compile with dynamic=True"
-            )
-            yield call_fix(title)
+            how = "torch._dynamo.mark_dynamic, or compile with dynamic=True"
+            yield call_fix(f"Make the dim dynamic before the first call: {how}")
             return
         case "identity":
             yield code_fix(f"Create {quoted(change.expression)} once and use it in every call")
