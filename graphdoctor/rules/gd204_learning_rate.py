@@ -67,6 +67,7 @@ class LearningRate(RecompileRule):
         if key and key[1] != "lr":
             title = f"Take steps with a few values of `{key[1]}` during warm-up: then torch makes the float dynamic"
             return (call_fix(title, is_safe=True),)
-        value = f": `lr=torch.tensor({group.first.old})`" if group.first.old else ""
+        # A schedule computes numbers such as 0.00039999999999999996.
+        value = f": `lr=torch.tensor({float(group.first.old):.6g})`" if group.first.old else ""
         title = f"Create the optimizer with `lr` as a tensor{value}, and change that in place, with `fill_`"
         return (code_fix(f"{title}: a float assigned to `lr` replaces it", is_safe=True),)

@@ -78,6 +78,12 @@ def test_two_values_guarded_on_at_one_line_keep_their_fingerprints_when_one_goes
     assert "mask.shape[0]" in told[left.fingerprint]
 
 
+def test_a_rate_that_a_schedule_computed_is_written_as_a_person_would() -> None:
+    rate = change("number", "self.param_groups[0]['lr']", "0.00039999999999999996", "0.001", source="L['self']")
+    (fix,) = diagnosed(facts_of(recompiled("0/1", rate))).findings[0].fixes
+    assert "`lr=torch.tensor(0.0004)`" in fix.title
+
+
 WITHIN = {
     "number": change("number", "i", source="L['i']"),
     "value": change("value", "it", source="L['it']"),
