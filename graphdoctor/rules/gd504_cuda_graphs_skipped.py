@@ -48,7 +48,6 @@ _PARTITION = setting(
     is_safe=True,
 )
 """Its default; the program turned it off."""
-_DEFAULT = compile_argument('mode="default"', 'Compile with mode="default": it does the same here', is_safe=True)
 _OPERATORS = re.compile(
     r"_?operator\.(setitem|i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift))"
 )
@@ -152,7 +151,7 @@ def _matches(every: Iterable[CudaGraphSkip], what: str, view: RecordingView) -> 
             torch_reason=first.reason,
             severity="info" if not first.is_on_gpu else None,
             subject=f"{what} {first.kind}",
-            fixes=_fixes(first.kind, is_whole=what != _LEFT_OUT),
+            fixes=_fixes(first.kind, view.recording.target.compile_arguments.get("mode"), is_whole=what != _LEFT_OUT),
             cuda_graph_skip=first,
         )
 
@@ -177,9 +176,11 @@ def _writes(view: RecordingView, source: str) -> Iterator[StackEntry]:
                     yield entry
 
 
-def _fixes(kind: CudaGraphSkipKind, *, is_whole: bool) -> Fixes:
+def _fixes(kind: CudaGraphSkipKind, mode: object, *, is_whole: bool) -> Fixes:
     if kind in ("no_device", "cpu_graph"):
-        yield _DEFAULT
+        # On a CPU too, "max-autotune" tries kernels that the default mode doesn't.
+        argument = 'mode="max-autotune-no-cudagraphs"' if mode == "max-autotune" else 'mode="default"'
+        yield compile_argument(argument, f"Compile with {argument}: it does the same here", is_safe=True)
     if kind == "dynamic_shapes":
         yield _DYNAMIC
     yield from (code_fix(title) for title in _HOW.get(kind, ()))

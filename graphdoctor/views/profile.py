@@ -243,7 +243,8 @@ def _times(report: ProfileReport, found: ProfiledLine | ProfiledModule) -> list[
 
 
 def _share(share: float) -> Cell:
-    return Cell(words.small_percent(share), value=share)
+    # Kernels of another, slower call can take longer than this one.
+    return Cell(words.small_percent(share) if share <= 1 else "", value=share)
 
 
 def _lines(report: ProfileReport, files: words.Files) -> Table:

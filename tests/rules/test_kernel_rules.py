@@ -172,6 +172,9 @@ FOUND = {
     **{f"an input that {target} writes to": writing(target) for target in ("add_", "operator.setitem")},
     **{f"no write by {target}": writing(target) for target in ("sin", "operator.invert", "__init__")},
     "no CUDA device": with_graphs(skipped=(skip("no_device"),)),
+    "no CUDA device for max-autotune": with_graphs(skipped=(skip("no_device"),)).replace(
+        target=factories.recording().target.replace(compile_arguments={"mode": "max-autotune"})
+    ),
     "each reason by itself": with_graphs(skipped=tuple(map(skip, ("other", "mutation", "cpu_device", "mutation")))),
     "operations that split a CUDA graph": with_graphs(
         left_out=(skip("cpu_device", file=factories.FILE, line=7), skip("other"))

@@ -110,6 +110,13 @@ def test_what_is_not_known_or_unusual_is_said_plainly(snapshot: SnapshotAssertio
     assert rendered(FORMS[name], width=120) == snapshot
 
 
+def test_no_share_is_above_the_whole() -> None:
+    first, *others = profiled().kernels
+    text = rendered(profiled(kernels=(first.replace(share=9.02), *others)))
+    assert "20%" in text
+    assert "902" not in text
+
+
 def test_small_shares_can_be_told_apart() -> None:
     assert [small_percent(share) for share in (0.5, 0.1, 0.034, 0.0049, 0.0002, 0.0)] == [
         "50%", "10%", "3.4%", "0.5%", "<0.1%", "0%",
