@@ -143,9 +143,12 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]
 def test_the_cause_is_what_the_program_changed(recorded: dict[str, Any]) -> None:
     reports, wrong = cases(recorded), set()
     for name, expected in EXPECTED.items():
-        report = reports[name]
-        found = [(each["kind"], each["expression"], each["old"], each["new"]) for each in report["cause"]]
-        if found != expected or not report["is_exact"] or report["nearest"] is None:
+        report = reports.get(name)
+        # torch 2.11 doesn't compare whether a parameter requires a gradient: no recompile, as its own log says.
+        if report is None and name == "frozen_parameter" and version("torch").startswith("2.11"):
+            continue
+        found = report and [(each["kind"], each["expression"], each["old"], each["new"]) for each in report["cause"]]
+        if report is None or found != expected or not report["is_exact"] or report["nearest"] is None:
             wrong.add(name)
     # The check of two names for one object isn't among the guards that 2.14 lets us repeat: its cause is known from
     # torch's message alone, which the report says.
