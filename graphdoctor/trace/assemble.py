@@ -286,7 +286,8 @@ class Assembler:
         code_name, file, line = self._intake.code_names[frame_id]
         if (root := self._intake.roots.get(frame_id)) is not None:
             known = values_of(root.place, "file", "line", "text", "origin", "package")
-            known |= {"function": "forward", "qualname": f"{root.class_name}.forward", "code_name": code_name}
+            name = root.expression if root.class_name == "partial" else f"{root.class_name}.forward"
+            known |= {"function": "forward", "qualname": name, "code_name": code_name}
             return Frame(frame_id=frame_id, is_wrapper=True, container=root.container, **known)
         function, resumes_at = resumed(code_name)
         wrapped = self._intake.wrapped(frame_id)

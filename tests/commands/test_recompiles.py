@@ -85,6 +85,22 @@ def example_inputs():
     for size in (4, 6):
         yield torch.ones(3), torch.ones(size)
 """
+PARTIAL = """\
+import functools
+import torch
+
+
+def scaled(x, scale, shift=0):
+    return x * scale + shift
+
+
+shifted = functools.partial(scaled, shift=2)
+
+
+def example_inputs():
+    for scale in (1.5, 2.5):
+        yield torch.ones(3), scale
+"""
 PARTLY_CONSTANT = """\
 import torch
 
@@ -156,3 +172,11 @@ def test_a_size_of_which_the_code_makes_a_constant_is_not_learned(run_cli: RunCl
     assert [finding["code"] for finding in document["findings"]] == ["GD202"]
     graphs = [{item["source"]: item["shape"] for item in graph["inputs"]} for graph in document["recording"]["graphs"]]
     assert [graph["L['x']"] for graph in graphs] == [[4], [6]]
+
+
+@pytest.mark.slow
+def test_a_partial_is_called_as_the_program_does(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(PARTIAL)
+    done = run_cli("recompiles", "model.py:shifted", "--format", "json", cwd=tmp_path, status=0)
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert finding["message"] == "`shifted` recompiled once because `scale` changed: 1.5 → 2.5"

@@ -145,7 +145,7 @@ def target_root(value: object, name: str, kind: str, file: str | None) -> Root |
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         is_definition = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name
         if is_definition or any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            return Root(value, name if kind == "module" else _MODEL, file, node.lineno, "<module>")
+            return Root(value, name if kind in ("module", "function") else _MODEL, file, node.lineno, "<module>")
     return None
 
 
