@@ -89,7 +89,8 @@ class UnsupportedContextManager(BreakRule):
             yield setting("enable_trace_contextlib", "Let torch trace `@contextmanager` functions")
         if not (items := _items(site)):
             is_stack = site.named.endswith("enter_context")
-            outside = f"Call `{site.named}` outside the compiled function"
+            verb = "Read" if isinstance(site.node, ast.Attribute) else "Call"
+            outside = f"{verb} `{site.named}` outside the compiled function"
             yield code_fix("Enter it with a `with` of its own" if is_stack else outside)
             return
         # A name alone can be a local variable, which nobody can enter outside.

@@ -335,3 +335,15 @@ def test_a_target_that_is_disabled_itself_is_told_to_remove_that() -> None:
     (fix,) = DisabledFunction().fixes(replace(site_of(cause), is_traced=False))
     assert fix.title == "Remove `torch.compiler.disable` from `Net` if torch can trace it now"
     assert not DisabledFunction().fixes(replace(site_of(cause, "third_party"), is_traced=False))
+
+
+def test_what_a_cached_property_locks_is_read_and_not_called() -> None:
+    cause = {
+        "statement": "y = x * self.mask",
+        "inside": [("stdlib", "/lib/functools.py", "__get__")],
+        "gb_type": "Unsupported context manager",
+        "context": "Attempted SETUP_WITH/BEFORE_WITH/LOAD_SPECIAL on UserDefinedObjectVariable(RLock)",
+    }
+    site = site_of(cause, pointed="self.mask")
+    assert rule_of(site).message(site) == "torch can't enter a `RLock` in `self.mask`"
+    assert [fix.title for fix in rule_of(site).fixes(site)] == ["Read `self.mask` outside the compiled function"]

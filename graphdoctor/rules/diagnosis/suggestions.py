@@ -180,6 +180,8 @@ def call_before(site: BreakSite, name: str) -> Fix:
     """A call, or a read of an attribute, that the caller makes, unless it needs what the function computes."""
     tree = site.node
     match site.statement_node:
+        case ast.ClassDef(name=made) | ast.FunctionDef(name=made):
+            return code_fix(f"Move `{made}` out of the compiled function, with its decorators")
         # To set an item is a call, too.
         case ast.Assign(targets=[set_, *_]) | ast.AugAssign(target=set_) | ast.Delete(targets=[set_, *_]) if (
             site.called is None and isinstance(set_, ast.Attribute | ast.Subscript)
