@@ -52,7 +52,7 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
         return
     if not findings:
         count = len(diagnosis.findings)
-        rest = f"; no fix is known for {counted(count, 'other finding')}" if count else ""
+        rest = f"; nothing can be tried for {counted(count, 'other finding')}" if count else ""
         yield Verdict(f"Nothing to fix: no graph breaks and no recompiles{rest}.", "warning" if rest else "good")
         yield from closing(diagnosis)
         return

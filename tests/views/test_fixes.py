@@ -11,6 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.fixes import LeftFinding, PairedTime, Treatment, TriedFix
+from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Comparison, Difference
 from graphdoctor.views.fixes import fixes_view, outcome
@@ -193,6 +194,12 @@ def test_a_run_that_ended_early_shows_not_that_there_is_nothing_to_fix() -> None
     told = rendered(recording().replace(is_partial=True))
     assert "Nothing to fix" not in told
     assert "No fixes were tried: the run ended before torch broke or recompiled." in words(told)
+
+
+def test_a_finding_whose_fix_is_not_tried_is_not_said_to_have_none() -> None:
+    skipped = CudaGraphSkip(kind="no_device", reason="no CUDA device")
+    told = words(rendered(recording().replace(cuda_graphs=CudaGraphs(captured=0, skipped=(skipped,)))))
+    assert "Nothing to fix: no graph breaks and no recompiles; nothing can be tried for 1 other finding." in told
 
 
 @pytest.mark.parametrize("width", [80, 140])
