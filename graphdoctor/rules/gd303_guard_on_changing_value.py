@@ -5,13 +5,11 @@ from __future__ import annotations
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame
 from graphdoctor.rules.toolkit import (
-    Fixes,
     Matches,
     RecordingRule,
     RecordingView,
     RuleMatch,
     call_fix,
-    code_fix,
     grouped,
     quoted,
     without_middle,
@@ -84,21 +82,5 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
         changes=(first,),
         torch_reason=first.guard,
         user_stack=found[0][0].stack,
-        fixes=_fixes(first),
+        fixes=(call_fix(f"Keep {quoted(first.expression)} from changing: graphdoctor recompiles says how"),),
     )
-
-
-def _fixes(change: GuardChange) -> Fixes:
-    """How to avoid a guard on the value, by what changed about it."""
-    match change.kind:
-        case "size":
-            how = "torch._dynamo.mark_dynamic, or compile with dynamic=True"
-            yield call_fix(f"Make the dim dynamic before the first call: {how}")
-            return
-        case "identity":
-            yield code_fix(f"Create {quoted(change.expression)} once and use it in every call")
-            return
-        case "number" | "module_number" | "text" | "value" | "length" | "flag":
-            name = quoted(change.expression)
-            yield code_fix(f"Pass what you compute from {name} as a tensor, so that torch doesn't guard on it")
-    yield code_fix("Read it outside the compiled function, or keep it the same from call to call")

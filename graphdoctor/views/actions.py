@@ -82,9 +82,9 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
 
 
 def _with_limits(found: list[Action]) -> list[Action]:
-    """The actions, without those that only point to what reached the limit: what to do about that is for both."""
+    """The actions, without those that only point to what changes: what to do about that is for both."""
     pointing = [action for action in found if action.fix and action.fix.kind == "call"]
-    limits = [action for action in pointing if {one.code for one in action.findings} == {"GD201"}]
+    limits = [action for action in pointing if {one.code for one in action.findings} <= {"GD201", "GD303"}]
     for limit in limits:
         causes = [
             each for each in found if each not in limits and each.fix and not limit.changed.isdisjoint(each.changed)
