@@ -44,7 +44,7 @@ def _process(picture: Picture, process: str | None, pid: int, diagnosis: Diagnos
         frame = frames.get(phase.compile_id or "")
         args = {
             "compile_id": phase.compile_id,
-            "function": None if frame is None else frame.qualname or frame.function,
+            "function": None if frame is None else frame.name,
             "resumes_at": None if frame is None else frame.resumes_at,
             "call": phase.call_index,
             # In an object of their own, since torch may use any name.

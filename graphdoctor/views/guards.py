@@ -115,7 +115,7 @@ def _weight(found: GuardSet) -> tuple[float, int]:
 
 
 def _set_row(found: GuardSet, frame: Frame | None) -> TableRow:
-    name = "" if frame is None else frame.qualname or frame.function
+    name = "" if frame is None else frame.name
     cost = "" if found.search_us is None else time_text(found.search_us)
     share = "" if found.share is None else percent(found.share)
     return found.compile_id, Span(name), str(found.guard_count), cost, share
@@ -155,8 +155,7 @@ def _tone(share: float) -> Tone:
 def _title(found: GuardSet, frame: Frame | None) -> Inline:
     if frame is None:
         return found.compile_id
-    resumes = "" if frame.resumes_at is None else f" from line {frame.resumes_at}"
-    return (f"{found.compile_id} ", Span((frame.qualname or frame.function) + resumes), "  ", short_place(frame))
+    return (f"{found.compile_id} ", Span(frame.described), "  ", short_place(frame.entry))
 
 
 def _costs_of_parts(found: GuardSet) -> Iterator[Block]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment
     from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.recompiles import GuardChange
-    from graphdoctor.facts.recording import CaptureGap, Environment, Frame, Graph, GraphInput, Recording, TargetInfo
+    from graphdoctor.facts.recording import CaptureGap, Environment, Graph, GraphInput, Recording, TargetInfo
     from graphdoctor.facts.stack import StackEntry
     from graphdoctor.facts.trials import Attacked, Comparison
 
@@ -68,7 +68,7 @@ def base_name(file: str) -> str:
     return re.split(r"[/\\]", file)[-1]
 
 
-def short_place(found: Location | StackEntry | Frame) -> Place:
+def short_place(found: Location | StackEntry) -> Place:
     """A line, by the name of its file."""
     return Place(found.file, found.line, base_name(found.file))
 

@@ -8,7 +8,7 @@ from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.facts.recording import Recording
 from graphdoctor.views.guards import VARIES, guards_view, parts_of, walk
 from tests.each import for_each
-from tests.factories import compiled, diagnosed, recording
+from tests.factories import compiled, diagnosed, entry, frame, recording
 from tests.views.outputs import on_terminal
 
 
@@ -55,6 +55,16 @@ LAYERS = guard_set(
 def shown(found: GuardSet, width: int, *, is_verbose: bool = False, **values: object) -> str:
     guards = Guards(sets=(found,), **values)
     return on_terminal(guards_view(diagnosed(guards=guards)), width=width, is_verbose=is_verbose)
+
+
+def test_a_forward_that_a_decorator_wraps_is_named_itself() -> None:
+    wrapped = frame().replace(
+        qualname="decorator.wrapper", wraps="Net.forward", wraps_at=entry(30, "def forward(self, x):")
+    )
+    facts = recording(frames=(wrapped,)).replace(guards=Guards(sets=(LAYERS,)))
+    text = on_terminal(guards_view(diagnosed(facts)))
+    assert "0/0 Net.forward  model.py:30" in text
+    assert "wrapper" not in text
 
 
 def test_equal_modules_are_folded_with_a_count() -> None:
