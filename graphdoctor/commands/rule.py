@@ -8,7 +8,7 @@ from typing import Annotated
 from graphdoctor.commands.options import COLOR, Color, argument, with_options
 from graphdoctor.commands.output import Output
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.hints import near_names
+from graphdoctor.facts.hints import did_you_mean, near_names
 from graphdoctor.facts.spec import option
 from graphdoctor.rules.diagnosis.rule import Page
 from graphdoctor.views.formats import RULES, RenderOptions
@@ -43,5 +43,5 @@ def _named(code: str, rules: dict[str, Page]) -> list[Page]:
     near = near_names(code.upper(), rules, most=len(rules))
     # A slip is likelier at the end of a code than at its beginning.
     near = sorted(near, key=lambda name: not name.startswith(code.upper()[:3]))[:3]
-    hint = f"Did you mean {' or '.join(near)}?" if near else "graphdoctor rule lists the rules."
+    hint = did_you_mean(near, "graphdoctor rule lists the rules.")
     raise GraphDoctorError(f"There is no rule {code}.", hint=hint)

@@ -69,6 +69,11 @@ class Location(Fact):
                 return f"{self.package}/{rest}"
         return self.file
 
+    @property
+    def shown(self) -> str:
+        """The place to show: ``shown_file`` and the line."""
+        return f"{self.shown_file}:{self.line}"
+
 
 class Fix(Fact):
     """A suggestion."""

@@ -204,6 +204,11 @@ class Calibration(Fact):
     is_steady: bool = True
     """Each was measured twice with the same result, but for a tenth."""
 
+    @property
+    def conditions(self) -> tuple[object, ...]:
+        """What it holds for: where one of them differs, another one is needed."""
+        return self.device_name, self.torch, self.threads, self.precision
+
     def elementwise_rate(self, name: str) -> float | None:
         """1e9 elements a second of an operation, or of the simple ones if it wasn't measured; None if none were."""
         return self.elementwise_g_per_s.get(ALIKE.get(name, name), self.elementwise_g_per_s.get(SIMPLE))

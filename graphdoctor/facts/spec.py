@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
+from .base import values_of
+
 StageName = Literal["dynamo", "joint", "forward", "backward", "inference", "post-grad", "fusion"]
 """A stage of compiling a graph. ``dynamo``: as Dynamo captured it; ``joint``: as AOTAutograd traced it with its
 backward, decomposed where the backend asks for that; ``forward`` and ``backward``: the two that AOTAutograd cut it
@@ -103,7 +105,7 @@ class CallSpec:
 
     def _given_to(self, receiver: str) -> dict[str, object]:
         names = (name for name, option in options_of(type(self)).items() if option.goes_to == receiver)
-        return {name: getattr(self, name) for name in names}
+        return values_of(self, *names)
 
 
 @dataclass(frozen=True, kw_only=True)

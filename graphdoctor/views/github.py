@@ -70,7 +70,7 @@ def _command(found: Annotation, seen: list[str], root: Path | None) -> tuple[Sev
                 columns = {"col": shown.column, "endColumn": shown.end_column}
                 properties |= {name: column for name, column in columns.items() if column is not None}
         if shown is not location:
-            lines.append(f"In {location.shown_file}:{location.line}, {location.function}.")
+            lines.append(f"In {location.shown}, {location.function}.")
         if seen:
             lines.append(f"Seen in {', '.join(seen)}.")
     properties["title"] = found.title

@@ -86,13 +86,12 @@ def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Eleme
     named: Counter[str] = Counter()
     for found in failing:
         if found.finding is not None:
-            place = f"{found.finding.location.shown_file}:{found.finding.location.line}"
-            name = f"{found.finding.code} {place} in {found.finding.location.function}"
+            name = f"{found.finding.code} {found.finding.location.shown} in {found.finding.location.function}"
             named[name] += 1
             # Two changing values on one line are two cases, and a report tells cases apart only by name.
             name = name if named[name] == 1 else f"{name} ({named[name]})"
             case = _case(target.name, name, found, "failure", found.finding.code)
-            case[0].text = "\n".join(map(_line, [*_lines(found.finding, place), *found.details]))
+            case[0].text = "\n".join(map(_line, [*_lines(found.finding), *found.details]))
             yield case
         elif found.kind == "eager":
             yield _case(target.name, "eager code", found, "failure", "eager")
@@ -112,8 +111,8 @@ def _case(target: str, name: str, found: Annotation | None = None, outcome: str 
     return case
 
 
-def _lines(finding: Finding, place: str) -> Iterator[str]:
-    yield f"{place}: {finding.severity}: {finding.message}"
+def _lines(finding: Finding) -> Iterator[str]:
+    yield f"{finding.location.shown}: {finding.severity}: {finding.message}"
     if finding.location.text is not None:
         yield f"    {finding.location.text}"
     if finding.torch_reason:
@@ -137,7 +136,7 @@ def _notes(target: TargetCheck) -> Iterator[str]:
 
 
 def _finding_line(finding: Finding) -> str:
-    return f"{finding.code} {finding.location.shown_file}:{finding.location.line}  {finding.message}"
+    return f"{finding.code} {finding.location.shown}  {finding.message}"
 
 
 def _line(text: str) -> str:

@@ -7,7 +7,7 @@ no mentions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from textwrap import indent
 
@@ -68,13 +68,11 @@ def html_text(text: str, limit: int = 200) -> str:
     return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", line).replace("|", "&#124;")
 
 
-def fenced(text: str, language: str = "") -> Iterator[str]:
-    """The lines of a code block, with a fence longer than any in the text."""
+def fenced(text: str, language: str = "") -> str:
+    """A code block, with a fence longer than any in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    yield f"{fence}{language}"
-    yield printable_lines(text)
-    yield fence
+    return f"{fence}{language}\n{printable_lines(text)}\n{fence}"
 
 
 def _plain(line: str) -> str:
@@ -231,9 +229,9 @@ def _block(part: Part) -> str:
         case parts.Note(text):
             return inline(text)
         case parts.Code(text, language):
-            return "\n".join(fenced(text.rstrip(), "" if language == "text" else language))
+            return fenced(text.rstrip(), "" if language == "text" else language)
         case parts.Diff(text):
-            return "\n".join(fenced(text.rstrip(), "diff"))
+            return fenced(text.rstrip(), "diff")
         case parts.Figures(figures):
             notes = (f" ({plain(one.note)})" if one.note else "" for one in figures)
             shown = zip(figures, notes, strict=True)

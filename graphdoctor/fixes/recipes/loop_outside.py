@@ -11,7 +11,7 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.effects import is_read
+from graphdoctor.fixes.source.effects import is_read, reads_tensor
 from graphdoctor.fixes.source.extraction import Run, computes, functions_in, leaves, operations_in, owner_of, shell
 from graphdoctor.fixes.source.flow import flow
 from graphdoctor.fixes.source.names import Names
@@ -176,7 +176,7 @@ def _is_tensor(source: SourceFile, value: cst.BaseExpression) -> bool:
     """Whether a condition is a tensor, so that naming it doesn't read it."""
     match value:
         case cst.Comparison(comparisons=[cst.ComparisonTarget(operator=operator)]):
-            return isinstance(operator, _COMPARING) and not any(is_read(source, call) for call in calls_in(value))
+            return isinstance(operator, _COMPARING) and not reads_tensor(source, value)
     is_python = any(is_read(source, call) or source.dotted_name(call) == "builtins.bool" for call in calls_in(value))
     return isinstance(value, cst.Call) and not is_python
 

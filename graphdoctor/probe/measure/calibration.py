@@ -75,7 +75,7 @@ def calibrate(
         launch_us=None,
     )
     wanted = _products(dtypes, device)
-    before = next((each for each in reversed(kept) if _is_for(each) == _is_for(found)), None)
+    before = next((each for each in reversed(kept) if each.conditions == found.conditions), None)
     found = found if before is None else before.replace(cache_bytes=found.cache_bytes)
     products = dict(found.matmul_tflops_per_s)
     missing = [dtype for dtype in wanted if dtype not in products]
@@ -108,10 +108,6 @@ def calibrate(
     measured["elementwise_g_per_s"] = rates
     today = datetime.datetime.now().astimezone().date().isoformat()
     return found.replace(**measured, is_kept=False, is_steady=is_steady, measured_on=today)
-
-
-def _is_for(found: Calibration) -> tuple[object, ...]:
-    return found.device_name, found.torch, found.threads, found.precision
 
 
 def _products(dtypes: Iterable[str], device: torch.device) -> list[str]:

@@ -12,6 +12,7 @@ import torch
 
 from ...facts.trials import Comparison, Difference, ResultKind, TextChange
 from ..record.describe import value_text
+from .arguments import has_strides
 from .results import AFTER_CALLS, COMPUTED, KINDS, STRUCTURE, TEXTS, Results
 from .rounding import Rounding, distance, is_nearly
 
@@ -150,17 +151,14 @@ def _is_close(value: object, wanted: object) -> bool:
         if type(value) is not type(wanted):
             return False
         return bool(value == wanted) or (value != value and wanted != wanted)  # noqa: PLR0124 - NaN
-    if _is_plain(value) and _is_plain(wanted) and _kind_of(value) == _kind_of(wanted) and torch.equal(value, wanted):
+    is_plain = has_strides(value) and has_strides(wanted) and _kind_of(value) == _kind_of(wanted)
+    if is_plain and torch.equal(value, wanted):
         return True  # as most of a program's state is; ``assert_close`` takes many times as long to say so
     try:
         torch.testing.assert_close(value, wanted, equal_nan=True)
     except AssertionError:
         return False
     return True
-
-
-def _is_plain(value: torch.Tensor) -> bool:
-    return value.layout is torch.strided and not value.is_quantized and not value.is_nested
 
 
 def _kind_of(value: torch.Tensor) -> tuple[object, ...]:

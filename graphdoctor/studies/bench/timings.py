@@ -100,6 +100,11 @@ class Measured:
         return best_us[1] if len(best_us) == BEST else None
 
     @property
+    def uses_cuda(self) -> bool:
+        """Whether its process uses a GPU."""
+        return self.warm is not None and self.warm["uses_cuda"]
+
+    @property
     def waits_for_host(self) -> bool:
         """Whether a GPU clearly works for less time than its calls take."""
         return self.device_us is not None and self.times is not None and self.device_us < HOST_BOUND * self.times.median
@@ -187,7 +192,7 @@ class SideBySide:
     def compare(self, eager: Measured, others: Sequence[Measured], program: Program) -> None:
         """Time those that run until it is known which are faster, beside eager mode's second process if need be."""
         self.time(eager, others, is_precise=False)
-        ways = [one for each in others for one in (each, replace(each, is_of_best=_uses_cuda(eager)))]
+        ways = [one for each in others for one in (each, replace(each, is_of_best=eager.uses_cuda))]
         if any(needs_twin(one.speedup) for one in ways):
             self.start_twin(eager, program)
             self.time(eager, others, is_precise=False)
@@ -203,7 +208,7 @@ class SideBySide:
             so_far = [f"{', '.join(known)} so far"] if known else []
             self.say(", ".join(["timing calls in turns", *so_far, f"round {number}"]))
 
-        found = time_rounds(probes, EAGER, tell, is_precise=is_precise, is_on_gpu=_uses_cuda(eager))
+        found = time_rounds(probes, EAGER, tell, is_precise=is_precise, is_on_gpu=eager.uses_cuda)
         eager.turns, eager.beside = found.get(EAGER), found.get(_AGAIN)
         for one in others:
             one.turns, one.beside = found.get(one.spec.name), found.get(EAGER)
@@ -320,10 +325,9 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
     """What the times of a variant say."""
     eager, spec = timings.eager, one.spec
     shown = Variant(name=spec.name, arguments=spec.arguments(base), is_regional=spec.spec(base).regional, status="ok")
-    uses_cuda = _uses_cuda(eager)
     if not eager.is_steady and one is not eager:
         return replace(shown, status="skipped", reason="the program fails without torch.compile")
-    if spec.needs_cuda(base) and not uses_cuda:
+    if spec.needs_cuda(base) and not eager.uses_cuda:
         return replace(shown, status="skipped", reason=NEEDS_CUDA)
     if one.ended is not None or one.warm is None:
         return replace(shown, status="failed", reason=failure(one), exit=one.ended)
@@ -355,10 +359,6 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
         break_even_warm=pays[1],
         break_even_calls=None if (first := pays[0] if one.cold else pays[1]) is None else first.calls,
     )
-
-
-def _uses_cuda(one: Measured) -> bool:
-    return one.warm is not None and one.warm["uses_cuda"]
 
 
 def added_s(start: BenchStart | None, eager: BenchStart | None) -> float | None:

@@ -41,13 +41,9 @@ def _templates() -> Templates:
         keep_trailing_newline=True,
     )
     templates.filters |= {"code": code, "plain": plain, "sentence": sentence, "counted": counted, "times": times}
-    templates.filters |= {"repr": repr, "fenced": _fenced}
+    templates.filters |= {"repr": repr, "fenced": fenced}
     templates.tests |= {"torch_id": re.compile(r"GB\d+").fullmatch, "below": str.startswith}
     return templates
-
-
-def _fenced(text: str, language: str = "") -> str:
-    return "\n".join(fenced(text, language))
 
 
 def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> str:

@@ -139,10 +139,9 @@ class Search:
         )
 
     def _tried(self, ways: SideBySide, eager: Measured, best: Way, candidates: Iterable[Candidate]) -> Way:
-        uses_cuda = eager.warm is not None and eager.warm["uses_cuda"]
         for candidate in candidates:
             # Without CUDA, some are the same as others.
-            if uses_cuda or not candidate.needs_cuda:
+            if eager.uses_cuda or not candidate.needs_cuda:
                 best = self._step(ways, eager, best, candidate)
         return best
 

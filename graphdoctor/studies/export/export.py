@@ -164,6 +164,6 @@ def _came(way: ExportWay) -> str:
     text = came[way.status]
     if way.blockers:
         location = way.blockers[0].finding.location
-        text = f"stops at {location.shown_file}:{location.line}"
+        text = f"stops at {location.shown}"
     cured = " and works with the verified fixes" if way.is_cured else ""
     return f"`strict={way.is_strict}` {text}{cured}"

@@ -108,7 +108,9 @@ class ExportTrials:
         found: list[_Trial] = []
         for first in range(0, len(proposals), self._exporter.jobs):
             wave = list(enumerate(proposals, start=1))[first : first + self._exporter.jobs]
-            self._exporter.on_phase(f"trying fixes for {_place(finding)}, trial {wave[-1][0]} of {len(proposals)}")
+            self._exporter.on_phase(
+                f"trying fixes for {finding.location.shown}, trial {wave[-1][0]} of {len(proposals)}"
+            )
 
             for _, proposal in wave:
                 self._exporter.reference(with_fixes(program, (proposal,)).change)
@@ -183,7 +185,7 @@ class ExportTrials:
         return one.proposal.tried(
             finding,
             self._exporter.root,
-            place=_place(self._original(finding, program)),
+            place=self._original(finding, program).location.shown,
             round=number,
             is_on_untouched=number == 1,
             verdict=one.verdict,
@@ -205,7 +207,7 @@ class ExportTrials:
             return _VERDICTS[attempt.status], attempt.reason
         if left.fingerprint == finding.fingerprint:
             return "no effect", "torch stops there all the same"
-        return "moved", f"torch then stops at {_place(self._original(left, program))}"
+        return "moved", f"torch then stops at {self._original(left, program).location.shown}"
 
     @staticmethod
     def _settled(blocker: ExportBlocker, kept: Candidate) -> ExportBlocker:
@@ -216,10 +218,6 @@ class ExportTrials:
         )
         fixes = fixes_with(blocker.finding, tried, None)
         return replace(blocker, tried=tried, finding=replace(blocker.finding, fixes=fixes))
-
-
-def _place(finding: Finding) -> str:
-    return f"{finding.location.shown_file}:{finding.location.line}"
 
 
 def written(fix: Fix, source: SourceFile) -> FileChange | None:

@@ -36,7 +36,7 @@ def keep_calibration(found: Calibration) -> None:
     file = _file()
     if file is None:
         return
-    others = [each for each in kept_calibrations() if _is_for(each) != _is_for(found)]
+    others = [each for each in kept_calibrations() if each.conditions != found.conditions]
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         written = file.with_name(f"{_FILE}.{os.getpid()}")
@@ -47,7 +47,3 @@ def keep_calibration(found: Calibration) -> None:
 def _file() -> Path | None:
     folder = state_folder()
     return None if folder is None else folder / _FILE
-
-
-def _is_for(found: Calibration) -> tuple[object, ...]:
-    return found.device_name, found.torch, found.threads, found.precision

@@ -45,7 +45,7 @@ def test_nothing_in_a_finding_becomes_markup_and_no_fence_ends_early() -> None:
     (shown,) = (line for line in text.splitlines() if line.startswith("**1. "))
     assert not any(markup in shown for markup in ("#12", " @someone", "<b>"))
     assert "`a_b`" in shown
-    assert list(fenced("```\ncode\n```", "python")) == ["````python", "```\ncode\n```", "````"]
+    assert fenced("```\ncode\n```", "python") == "````python\n```\ncode\n```\n````"
 
 
 def test_the_readme_lists_what_is_in_the_bundle_what_was_left_out_and_what_redacting_means(
