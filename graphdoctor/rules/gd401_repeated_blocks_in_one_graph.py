@@ -120,8 +120,7 @@ class RepeatedBlocksInGraph(RecordingRule, severity="info"):
             if (repeats := _repeats(graph, compile_, target.blocks)) is not None
         ]
         largest = max(found, key=lambda repeats: repeats.shared_ops, default=None)
-        frame = view.frames.get(largest.compile.frame_id) if largest is not None else None
-        if largest is None or frame is None:
+        if largest is None or (frame := view.frames.get(largest.compile.frame_id)) is None:
             return
         blocks = " and ".join(f"{count} `{of.name}`" for of, count in largest.blocks.items())
         seconds = largest.compile.duration_s
