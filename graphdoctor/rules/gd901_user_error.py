@@ -64,7 +64,8 @@ class UserError(RecordingRule, severity="error"):
         failed = next((item for item in reversed(recording.compiles) if item.outcome == "failed"), None)
         for call in recording.calls:
             # Without an end of the run, its pipe broke because the command that read it was killed.
-            is_killed = recording.exit.reason is None and call.error is not None and call.error.type == _BROKEN_PIPE
+            is_over = recording.exit.reason not in (None, "lost", "running")
+            is_killed = not is_over and call.error is not None and call.error.type == _BROKEN_PIPE
             if call.error is not None and not call.error.from_compiler and not is_killed:
                 yield _match(call, call.error, failed, recording.target)
 

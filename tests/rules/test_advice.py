@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -106,7 +108,7 @@ def test_advice_is_true(name: str, code: str, is_whole: bool, tmp_path: Path, mo
             return [function(*args) for args in calls]
 
     before = _HEAD + parts(name)[0]
-    with config_kept():
+    with config_kept(), mock.patch.dict(os.environ):
         is_raised = name.startswith("GD113")
         was = [torch.ones(4)] if is_raised else results(before, is_compiled=False)
         counters = torch._dynamo.utils.counters
