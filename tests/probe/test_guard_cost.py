@@ -235,3 +235,13 @@ def test_a_search_of_the_call_stands_beside_the_repeated_check() -> None:
     assert entry["search_us"] == cost["searches_us"]
     assert 0 < entry["search_low_us"] <= entry["search_us"] <= entry["search_high_us"]
     assert entry["check_us"] > 0
+
+
+def test_torch_times_the_guards_of_each_compile_unless_it_is_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = list[object]()
+    monkeypatch.setattr("torch._dynamo.guards.profile_guard_manager", lambda *given: timed.append(given) or 1.0)
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    assert len(timed) == 1
+    torch_guards.leave_guards_untimed()
+    torch.compile(lambda x: x + 2, backend="eager")(torch.ones(2))
+    assert len(timed) == 1

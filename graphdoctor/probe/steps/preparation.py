@@ -17,7 +17,7 @@ from ..target.options import device_named, dtype_named, make_input, set_config
 from ..target.overlay import lay_over
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
-from ..torch_private import torch_api, torch_inductor
+from ..torch_private import torch_api, torch_guards, torch_inductor
 from ..torch_private.torch_kernels import show_generated_kernels
 from ..wire import ProbeRequest
 
@@ -39,6 +39,8 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
     if plan.get("compiled"):
         # All that belongs to a start is timed with it.
         torch_inductor.compile_into(plan["compiled"], shares_checks=not plan.get("is_start_timed"))
+    if plan and request["timing"] is None and not plan.get("is_start_timed"):
+        torch_guards.leave_guards_untimed()
     events.phase("importing the target")
     module = import_target(request["file"], request["module"])
     events.phase("making the target")
