@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..probe.wire import INPUTS_FROM_CALLER
 from .recording import RepeatedBlocks, TargetInfo
+from .shared import FROM_CALLER
 from .spec import RunSpec, options_of
 
 _DEFAULTS = RunSpec()
@@ -23,7 +23,7 @@ def command_line(target: TargetInfo, command: str, *flags: str) -> str | None:
     Returns:
         One line; None if the run was not one of a target, or has what a terminal can't show.
     """
-    if target.text is None or target.runs_itself or target.inputs_from == INPUTS_FROM_CALLER:
+    if target.text is None or target.runs_itself or target.inputs_from == FROM_CALLER:
         return None
     line = shlex.join(["graphdoctor", command, target.text, *_options(target), *flags])
     return line if line.isprintable() else None

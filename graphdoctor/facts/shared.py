@@ -24,6 +24,8 @@ GbType = Annotated[str, "gb_type"]
 GuardKindName = Annotated[str, "guard_kind"]
 HintName = Annotated[str, "hint_name"]
 InputsFrom = Annotated[str, "inputs_from"]
+FROM_CALLER: InputsFrom = "the caller"
+"""Of what the API is given: no command has a name for that."""
 ModulePath = Annotated[str, "module_path"]
 Name = Annotated[str, "name"]
 Opcode = Annotated[str, "opcode"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Literal
 
 from .base import Fact
 
+TRACEBACK_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
+"""A line of a traceback as Python prints it: file, number, function, and the code if it is known."""
 Origin = Literal["user", "third_party", "generated", "stdlib", "torch"]
 """Who owns a file: the user, an installed package, Python's standard library, or torch. ``generated``: the program
 wrote it during the run, outside the project; it is named by what made it."""

@@ -26,8 +26,7 @@ INPUT_ATTRIBUTES = ("example_input_array", "dummy_inputs")
 
 INPUTS_FROM_OPTIONS = "the run's options"
 INPUTS_NOT_NEEDED = "no arguments needed"
-INPUTS_FROM_CALLER = "the caller"
-"""Three values of a target's ``inputs_from``; the others name what the program has, such as ``example_inputs()``."""
+"""Two values of a target's ``inputs_from``; the others name what the program has, such as ``example_inputs()``."""
 
 WARM_ARGUMENT = "warm"
 """The first argument of a probe that forks others; the second is the number of a socket."""

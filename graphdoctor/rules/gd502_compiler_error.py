@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from graphdoctor.facts.stack import innermost
+from graphdoctor.facts.stack import TRACEBACK_LINE, innermost
 from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, call_fix, code_fix, keep_out
 
 _REPORT = call_fix(
@@ -105,6 +105,6 @@ class CompilerError(RecordingRule, severity="error"):
 
 def _raised_in(traceback: str) -> tuple[str, str] | None:
     """The function that raised an exception, and its line; None if it is torch's or Python's."""
-    entries = re.findall(r'^  File "(.+)", line (\d+), in (.+)$', traceback, re.MULTILINE)
-    file, line, name = entries[-1] if entries else ("<unknown>", "", "")
+    entries = TRACEBACK_LINE.findall(traceback)
+    file, line, name, _ = entries[-1] if entries else ("<unknown>", "", "", "")
     return None if _NOT_THE_PROGRAM_S.search(file) else (name, f"{Path(file).name}:{line}")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.recording import Call, CallError, Compile, FailedCompile, TargetInfo
-from graphdoctor.facts.stack import StackEntry, innermost
+from graphdoctor.facts.stack import TRACEBACK_LINE, StackEntry, innermost
 from graphdoctor.rules.toolkit import Matches, RecordingRule, RecordingView, RuleMatch, code_fix, keep_out
 
-_TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
 _RAISED = "TorchRuntimeError"
 _BROKEN_PIPE = "BrokenPipeError"
 _GOT = re.compile(r"\bgot (?P<type>\w+)\((?P<quote>['\"])(?P<words>.*)(?P=quote)\)$", re.DOTALL)
@@ -124,7 +123,7 @@ def _in_eager(error: CallError) -> str:
 
 
 def _raising_line(error: CallError) -> StackEntry:
-    lines = _TRACE_LINE.findall(error.traceback)
+    lines = TRACEBACK_LINE.findall(error.traceback)
     own = [line for line in lines if "/site-packages/" not in line[0].replace("\\", "/")] or lines
     file, number, function, text = own[-1] if own else ("<unknown>", 0, "<unknown>", "")
     return StackEntry(file=file, line=int(number), function=function, text=text.strip() or None, origin="user")

@@ -13,7 +13,7 @@ from graphdoctor.facts.bench import EAGER, Judgement
 from graphdoctor.facts.fixes import Treatment, TrialChoices
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.probe.wire import INPUTS_FROM_CALLER
+from graphdoctor.facts.shared import FROM_CALLER
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import render_view_markdown
 from graphdoctor.views.next_step import after_bench, after_cure, after_run, after_survey_comparison, explained, kept
@@ -56,7 +56,7 @@ def test_a_run_with_breaks_is_fixed_and_one_without_is_measured() -> None:
 
 
 def test_a_live_function_of_the_api_has_no_name_for_a_command() -> None:
-    facts = BROKEN.replace(target=BROKEN.target.replace(text="Net", inputs_from=INPUTS_FROM_CALLER))
+    facts = BROKEN.replace(target=BROKEN.target.replace(text="Net", inputs_from=FROM_CALLER))
     assert after_run(diagnosed(facts)) == "graphdoctor rule GD101"
 
 

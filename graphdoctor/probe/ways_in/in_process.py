@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from ...facts.shared import FROM_CALLER
 from ..events import EventFile
 from ..record import reports
 from ..record.compile_calls import compile_call, compiled_root
@@ -35,7 +36,7 @@ from ..target.snapshot import RandomState, State
 from ..target.targets import Call, Calls, Target, plain_function, refuse_unfinished
 from ..torch_private import torch_api, torch_hooks
 from ..torch_private.torch_loan import borrowed, fresh_dynamo
-from ..wire import EVENTS_FILE, INPUTS_FROM_CALLER, TRACE_FOLDER, ProbeRequest
+from ..wire import EVENTS_FILE, TRACE_FOLDER, ProbeRequest
 
 
 def live_target(function: Any) -> Target:  # noqa: ANN401
@@ -65,7 +66,7 @@ def explain(request: ProbeRequest, target: Target, call: Call, recording: Path, 
             torch_api.as_not_compiled_in_place(target.function)
         left_behind.enter_context(fresh_dynamo())
         reports.report_environment(events, reports.device_name(), request["own"])
-        workload = Workload(request, events, complain, target, Calls(lambda: iter((call,)), INPUTS_FROM_CALLER))
+        workload = Workload(request, events, complain, target, Calls(lambda: iter((call,)), FROM_CALLER))
         left_behind.callback(workload.close)
         events.write("finished", is_complete=run(workload))
 
